@@ -1,0 +1,189 @@
+//! The sandbox's configuration: what was asked for, checked once, with the paths that the
+//! filesystem really leads to.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::trust::TrustedPath;
+
+/// Where the workspace is inside the sandbox, unless another place is named.
+pub const WORKSPACE_MOUNT_PATH: &str = "/workspace";
+/// Where the fabric is inside the sandbox, unless another place is named.
+pub const FABRIC_MOUNT_PATH: &str = "/fabric";
+
+/// The network that a container sees, in the driver's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum NetworkMode {
+    /// Loopback alone.
+    None,
+    /// The platform's sandboxed network; on Linux, for a named `runsc`, runsc's own stack.
+    #[default]
+    Sandbox,
+    /// The host's own network.
+    Host,
+}
+
+impl NetworkMode {
+    /// The word for it, as descriptions and runsc's `--network` have it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Sandbox => "sandbox",
+            Self::Host => "host",
+        }
+    }
+}
+
+/// What kind of thing a mount shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MountKind {
+    /// The directory that the commands work in. Always writable.
+    Workspace,
+    /// A FUSE view of the fabric; writable unless said otherwise.
+    FabricFuse,
+    /// Any other host path, by the name that descriptions give it; read-only unless said otherwise.
+    HostBind {
+        /// Not blank.
+        name: String,
+    },
+}
+
+/// A mount as it is asked for, beside the workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountRequest {
+    /// What it shows.
+    pub kind: MountKind,
+    /// The absolute path on the host.
+    pub host_path: PathBuf,
+    /// The absolute path in the sandbox; `/fabric` for the fabric where none is given.
+    pub sandbox_path: Option<PathBuf>,
+    /// The kind's default where none is given.
+    pub read_only: Option<bool>,
+}
+
+/// A configuration as it is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SandboxOptions {
+    /// The `runsc` to run: a path, or a bare name to look for on `PATH`.
+    pub runsc: OsString,
+    /// The unpacked image that each container starts from, absolute.
+    pub rootfs: PathBuf,
+    /// The CFC policy, absolute; none where no labels are tracked.
+    pub policy: Option<PathBuf>,
+    /// The network of each container.
+    pub network: NetworkMode,
+    /// Whether runsc runs in a user namespace of its own. The default selection sets it.
+    pub rootless: bool,
+    /// The directory that the commands work in, absolute on the host.
+    pub workspace: PathBuf,
+    /// Where the workspace is in the sandbox.
+    pub workspace_mount_path: PathBuf,
+    /// Further mounts, in the order they are made.
+    pub mounts: Vec<MountRequest>,
+    /// `UID` or `UID:GID`, numeric; none for 0:0.
+    pub user: Option<String>,
+    /// A scratch directory of the caller's choice, absolute and not verified; none for the
+    /// default one.
+    pub scratch: Option<PathBuf>,
+    /// The caller's name for the run; part of the names of containers and of the scratch tree.
+    pub run_id: String,
+    /// The native store that the platform's default was taken from or would be; held apart from
+    /// every writable mount.
+    pub native_store: Option<PathBuf>,
+    /// Whether no runtime was named, so that a refusal says where the store is.
+    pub defaulted: bool,
+}
+
+impl SandboxOptions {
+    /// The options with nothing but what has no default.
+    #[must_use]
+    pub fn new(
+        runsc: impl Into<OsString>,
+        rootfs: impl Into<PathBuf>,
+        workspace: impl Into<PathBuf>,
+    ) -> Self {
+        Self {
+            runsc: runsc.into(),
+            rootfs: rootfs.into(),
+            policy: None,
+            network: NetworkMode::default(),
+            rootless: false,
+            workspace: workspace.into(),
+            workspace_mount_path: PathBuf::from(WORKSPACE_MOUNT_PATH),
+            mounts: Vec::new(),
+            user: None,
+            scratch: None,
+            run_id: "run".to_owned(),
+            native_store: None,
+            defaulted: false,
+        }
+    }
+}
+
+/// A container's user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ContainerUser {
+    /// The user id in the container.
+    pub uid: u32,
+    /// The group id in the container.
+    pub gid: u32,
+}
+
+/// A mount that was checked. The source exists and is the path that the filesystem led to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mount {
+    pub(crate) kind: MountKind,
+    pub(crate) host_path: PathBuf,
+    pub(crate) sandbox_path: PathBuf,
+    pub(crate) read_only: bool,
+}
+
+impl Mount {
+    /// What it shows.
+    #[must_use]
+    pub fn kind(&self) -> &MountKind {
+        &self.kind
+    }
+    /// The canonical path on the host.
+    #[must_use]
+    pub fn host_path(&self) -> &Path {
+        &self.host_path
+    }
+    /// The normalized absolute path in the sandbox.
+    #[must_use]
+    pub fn sandbox_path(&self) -> &Path {
+        &self.sandbox_path
+    }
+    /// Whether the sandbox cannot write it.
+    #[must_use]
+    pub fn read_only(&self) -> bool {
+        self.read_only
+    }
+}
+
+/// Where a runtime keeps its bundles and state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scratch {
+    /// The directory of this runtime alone.
+    pub(crate) dir: PathBuf,
+    /// The parent that is verified before the first write; none for a directory of the caller's.
+    pub(crate) verified_parent: Option<PathBuf>,
+}
+
+/// A configuration that was checked. Nothing changes it; its paths are canonical and are what is
+/// executed, mounted and written into bundles.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SandboxConfig {
+    pub(crate) runsc: TrustedPath,
+    pub(crate) rootfs: TrustedPath,
+    pub(crate) policy: Option<TrustedPath>,
+    pub(crate) network: NetworkMode,
+    pub(crate) rootless: bool,
+    /// The workspace first, then the others as asked.
+    pub(crate) mounts: Vec<Mount>,
+    pub(crate) user: ContainerUser,
+    pub(crate) scratch: Scratch,
+    /// At most 12 characters of the run id, a dash and 8 hex digits: the middle of every id.
+    pub(crate) run_tag: String,
+}

@@ -1,0 +1,29 @@
+//! Runs untrusted commands in gVisor: no Docker, no daemon, no root.
+//!
+//! A harness holds an `Arc<dyn Driver>` and calls [`Driver::run`] with a [`Call`]; it gets an
+//! [`Outcome`] that claims no more than its evidence.
+//!
+//! Data flows one way. Everything left of *launch* is pure or only reads:
+//!
+//! ```text
+//! flags, environment ─▶ Settings ─┐
+//! the machine ────────▶ Host ─────┼─▶ selection ─▶ trust ─▶ SandboxConfig
+//!                                                               │
+//! Call ─────────────────────────────────────────────────────────┼─▶ plan ─▶ Plan
+//!                                                               │            │ effects
+//!                                                               │            ▼
+//!                                                               │         launch ─▶ RawExit
+//!                                                               │                      │ pure
+//!                                                               └────────────────▶ classify ─▶ Outcome
+//! ```
+//!
+//! ARCHITECTURE.md in the repository says what each module is for and what none of them does.
+
+pub mod config;
+pub mod driver;
+pub mod host;
+pub mod trust;
+
+pub use config::{NetworkMode, SandboxConfig, SandboxOptions};
+pub use driver::{Call, Driver, Error, Outcome};
+pub use host::Host;

@@ -1,0 +1,3 @@
+//! Arguments → library → rendering → exit code.
+
+fn main() {}
