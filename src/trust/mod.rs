@@ -6,10 +6,12 @@ use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 pub mod path;
+pub mod scratch;
 #[cfg(test)]
 pub(crate) mod testing;
 
 pub use path::{Fault, PathError, find_program, program_on_path, walk};
+pub use scratch::{ScratchError, ScratchTree, verify_parent};
 
 /// A path that a walk resolved: the one that the filesystem leads to, which is compared with the
 /// mounts and used from then on.
