@@ -5,11 +5,13 @@
 use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+pub mod mounts;
 pub mod path;
 pub mod scratch;
 #[cfg(test)]
 pub(crate) mod testing;
 
+pub use mounts::MountError;
 pub use path::{Fault, PathError, find_program, program_on_path, walk};
 pub use scratch::{ScratchError, ScratchTree, verify_parent};
 
