@@ -6,6 +6,13 @@ use std::path::{Path, PathBuf};
 
 use crate::trust::TrustedPath;
 
+mod error;
+mod resolve;
+mod writable;
+
+pub use error::{ConfigError, Found};
+pub use writable::{NotWritable, Ownership, Remedy};
+
 /// Where the workspace is inside the sandbox, unless another place is named.
 pub const WORKSPACE_MOUNT_PATH: &str = "/workspace";
 /// Where the fabric is inside the sandbox, unless another place is named.
@@ -171,6 +178,19 @@ pub struct Scratch {
     pub(crate) verified_parent: Option<PathBuf>,
 }
 
+impl Scratch {
+    /// The directory of this runtime alone.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+    /// The parent that is verified before the first write; none for a directory of the caller's.
+    #[must_use]
+    pub fn verified_parent(&self) -> Option<&Path> {
+        self.verified_parent.as_deref()
+    }
+}
+
 /// A configuration that was checked. Nothing changes it; its paths are canonical and are what is
 /// executed, mounted and written into bundles.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -187,3 +207,60 @@ pub struct SandboxConfig {
     /// At most 12 characters of the run id, a dash and 8 hex digits: the middle of every id.
     pub(crate) run_tag: String,
 }
+
+impl SandboxConfig {
+    /// The `runsc` to run.
+    #[must_use]
+    pub fn runsc(&self) -> &TrustedPath {
+        &self.runsc
+    }
+    /// The image that each container starts from.
+    #[must_use]
+    pub fn rootfs(&self) -> &TrustedPath {
+        &self.rootfs
+    }
+    /// The CFC policy, where labels are tracked.
+    #[must_use]
+    pub fn policy(&self) -> Option<&TrustedPath> {
+        self.policy.as_ref()
+    }
+    /// The network of each container.
+    #[must_use]
+    pub fn network(&self) -> NetworkMode {
+        self.network
+    }
+    /// Whether runsc runs in a user namespace of its own.
+    #[must_use]
+    pub fn rootless(&self) -> bool {
+        self.rootless
+    }
+    /// The workspace first, then the others as asked.
+    #[must_use]
+    pub fn mounts(&self) -> &[Mount] {
+        &self.mounts
+    }
+    /// The mount that commands work in.
+    #[must_use]
+    pub fn workspace(&self) -> &Mount {
+        // Every configuration is made with it.
+        &self.mounts[0]
+    }
+    /// The user of each container.
+    #[must_use]
+    pub fn user(&self) -> ContainerUser {
+        self.user
+    }
+    /// Where bundles and state are kept.
+    #[must_use]
+    pub fn scratch(&self) -> &Scratch {
+        &self.scratch
+    }
+    /// The middle of every container's id.
+    #[must_use]
+    pub fn run_tag(&self) -> &str {
+        &self.run_tag
+    }
+}
+
+#[cfg(test)]
+mod tests;
