@@ -310,8 +310,7 @@ fn a_defaulted_runtime_says_where_it_is_from() {
     options.policy = None;
     options.native_store = Some(tree.at("home/store"));
     options.defaulted = true;
-    let note =
-        format!("; no runtime was named, so it is taken from the native store at {t}/home/store");
+    let note = format!("; no runtime was named, so the native store at {t}/home/store is used");
     options.workspace = tree.at("home");
     assert_eq!(
         refusal(&options, &host),

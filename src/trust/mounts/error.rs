@@ -62,7 +62,7 @@ impl fmt::Display for DefaultNote {
             }
             (Some(store), true) => write!(
                 f,
-                "; no runtime was named, so it is taken from the native store at {}",
+                "; no runtime was named, so the native store at {} is used",
                 shown(store)
             ),
         }
