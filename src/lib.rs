@@ -22,6 +22,7 @@
 pub mod config;
 pub mod driver;
 pub mod host;
+pub mod settings;
 pub mod trust;
 
 pub use config::{NetworkMode, SandboxConfig, SandboxOptions};
