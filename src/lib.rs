@@ -22,6 +22,7 @@
 pub mod config;
 pub mod driver;
 pub mod host;
+pub mod selection;
 pub mod settings;
 pub mod trust;
 
