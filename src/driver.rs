@@ -11,6 +11,11 @@ use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite};
 pub use tokio_util::sync::CancellationToken;
 
+use crate::launch::LaunchError;
+pub use crate::launch::teardown::NotTakenDown;
+use crate::plan::PlanError;
+use crate::trust::scratch::ScratchError;
+
 /// A boxed future, as the trait's methods return it: one box a call is nothing beside a sandbox's
 /// boot, and it keeps [`Driver`] dyn-compatible.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -169,12 +174,8 @@ pub enum StartFailure {
     BadBundle,
     /// This runsc cannot give the network that was asked for.
     NetworkUnavailable,
-    /// This runsc is older than the driver supports.
-    RunscTooOld,
     /// This runsc does not know a flag that the driver gives it.
     UnsupportedFlag,
-    /// The host lets this process make no user namespace.
-    UserNamespaceUnavailable,
     /// runsc failed in a way that the driver's table does not know.
     Unknown,
 }
@@ -191,7 +192,7 @@ pub struct Evidence {
 }
 
 /// How a call ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// The command ran to its end.
     Exited,
@@ -260,8 +261,44 @@ impl Outcome {
 #[non_exhaustive]
 pub enum Error {
     /// The driver was closed.
-    #[error("the driver is closed")]
+    #[error("the driver is closed and takes no more calls")]
     Closed,
+    /// The system gave no random bytes for an id.
+    #[error("the system has no randomness to give ({0})")]
+    NoRandomness(getrandom::Error),
+    /// The runsc is older than the driver supports.
+    #[error(
+        "the runsc {path:?} of {date} is too old: the control socket of its sandboxes is open to \
+         every user of the machine, and newer images fail on its statx; install release 20240729 \
+         or newer (scripts/install-store.sh fetches one, in Debian 12 from bookworm-backports)"
+    )]
+    RunscTooOld {
+        /// The binary.
+        path: PathBuf,
+        /// The date of its release, as a number: 20221219.
+        date: u32,
+    },
+    /// The runsc does not tell its release.
+    #[error(
+        "the runsc {path:?} does not say which release it is, so it cannot be told to be new \
+         enough: use one whose `--version` names its date, such as `release-20240729.0`"
+    )]
+    RunscUnknown {
+        /// The binary.
+        path: PathBuf,
+    },
+    /// The call cannot be laid out. Nothing was written and nothing was started.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The scratch directory is not to be trusted or could not be made. Nothing is run.
+    #[error(transparent)]
+    Scratch(#[from] ScratchError),
+    /// A process could not be started.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// A container may still be there.
+    #[error(transparent)]
+    NotTakenDown(#[from] NotTakenDown),
 }
 
 impl Error {
@@ -270,6 +307,13 @@ impl Error {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Closed => "closed",
+            Self::NoRandomness(_) => "no-randomness",
+            Self::RunscTooOld { .. } => "runsc-too-old",
+            Self::RunscUnknown { .. } => "runsc-unknown",
+            Self::Plan(err) => err.code(),
+            Self::Scratch(err) => err.code(),
+            Self::Launch(err) => err.code(),
+            Self::NotTakenDown(_) => "not-taken-down",
         }
     }
 }

@@ -194,7 +194,7 @@ mod tests {
     fn a_parameter_is_a_value_absent_or_unreadable() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join("user/is_a_directory")).unwrap();
-        std::fs::copy("/dev/null", dir.path().join("user/empty")).unwrap();
+        std::fs::File::create(dir.path().join("user/empty")).unwrap();
         assert_eq!(
             read_sysctl(dir.path(), "user.empty"),
             Sysctl::Value(String::new())

@@ -19,9 +19,13 @@
 //!
 //! ARCHITECTURE.md in the repository says what each module is for and what none of them does.
 
+pub mod classify;
 pub mod config;
+pub mod direct;
 pub mod driver;
 pub mod host;
+pub mod launch;
+pub mod plan;
 pub mod selection;
 pub mod settings;
 pub mod trust;
