@@ -20,6 +20,7 @@
 //! ARCHITECTURE.md in the repository says what each module is for and what none of them does.
 
 pub mod classify;
+pub mod cli;
 pub mod config;
 pub mod direct;
 pub mod driver;

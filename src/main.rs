@@ -1,3 +1,7 @@
 //! Arguments → library → rendering → exit code.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    runsc_driver::cli::main(std::env::args_os())
+}

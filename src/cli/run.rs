@@ -1,0 +1,338 @@
+//! `runsc-driver run`: one command in a sandbox of its own.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use nix::sys::signal::Signal;
+
+use super::clean::say;
+use super::signals::Signals;
+use super::{exit, json, plan_json};
+use crate::config::{ConfigError, MountKind, MountRequest, NetworkMode, SandboxConfig};
+use crate::direct::DirectDriver;
+use crate::driver::{
+    Call, CancellationToken, DEFAULT_OUTPUT_CAP, Driver, End, Error, Outcome, Output, Stdin,
+};
+use crate::host::Host;
+use crate::launch::sys;
+use crate::selection::{self, Refusal, Selection};
+use crate::settings::{Entrypoint, Flags, NamedNetwork, Settings};
+
+/// Run a command in a gVisor sandbox of its own
+///
+/// The command sees the image, a private /tmp, and the mounts; it has no capabilities and, unless
+/// a network is named, no network. Its output passes through as it comes, and its exit status is
+/// this command's: 124 stands for a time-out, 125 for what the driver or runsc could not do, 126
+/// for a program that is not executable, 127 for one that is not there.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    runsc-driver run --no-cfc -- make test\n  \
+    runsc-driver run --no-cfc --ro-bind ~/data /data --timeout 30s -- python3 /data/check.py\n  \
+    runsc-driver run --no-cfc --json -- sh -c 'echo out; echo err >&2; exit 7'")]
+pub(super) struct Args {
+    /// The runtime; leave it unnamed for this platform's default
+    #[arg(long, value_name = "RUNTIME")]
+    sandbox_runtime: Option<OsString>,
+    /// The unpacked image that the sandbox starts from
+    #[arg(long, value_name = "DIR")]
+    sandbox_rootfs: Option<OsString>,
+    /// Run without a CFC policy: no labels are tracked and no output is withheld
+    #[arg(long)]
+    no_cfc: bool,
+    /// The sandbox's network: none is loopback alone
+    #[arg(long, value_name = "none|sandbox|host", value_parser = network)]
+    network: Option<NetworkMode>,
+    /// The directory that the command works in, at /workspace in the sandbox; writable
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    workspace: PathBuf,
+    /// Show a file or directory of the host in the sandbox, read-only
+    #[arg(long, value_names = ["SRC", "DST"], num_args = 2, action = clap::ArgAction::Append)]
+    ro_bind: Vec<PathBuf>,
+    /// Show a file or directory of the host in the sandbox, writable
+    #[arg(long, value_names = ["SRC", "DST"], num_args = 2, action = clap::ArgAction::Append)]
+    bind: Vec<PathBuf>,
+    /// Set a variable for the command
+    #[arg(long, value_name = "NAME=VALUE")]
+    env: Vec<OsString>,
+    /// The working directory in the sandbox, inside a mount
+    #[arg(long, value_name = "PATH")]
+    cwd: Option<PathBuf>,
+    /// End the command and all that it started after this long: 30s, 5m, 1h 30m; a bare number
+    /// is seconds
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    timeout: Option<Duration>,
+    /// Keep at most this much of each output stream for --json, its first and its last half
+    /// [default: 16MiB]
+    #[arg(long, value_name = "SIZE")]
+    output_limit: Option<ByteSize>,
+    /// The user in the sandbox, as numbers; as root only
+    #[arg(long, value_name = "UID[:GID]")]
+    user: Option<String>,
+    /// What the command reads: our standard input, or nothing
+    #[arg(long, value_name = "inherit|null", default_value = "inherit")]
+    stdin: StdinFrom,
+    /// Print one JSON object with the output and how the command ended, and nothing else
+    #[arg(long)]
+    json: bool,
+    /// Print what would be run, as JSON, and run nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "ARGV")]
+    argv: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum StdinFrom {
+    Inherit,
+    Null,
+}
+
+fn network(word: &str) -> Result<NetworkMode, String> {
+    [NetworkMode::None, NetworkMode::Sandbox, NetworkMode::Host]
+        .into_iter()
+        .find(|mode| mode.as_str() == word)
+        .ok_or_else(|| "it is none, sandbox or host".to_owned())
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds) => Ok(Duration::from_secs(seconds)),
+        Err(_) => humantime::parse_duration(text).map_err(|err| err.to_string()),
+    }
+}
+
+/// Why nothing was run.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Driver(#[from] Error),
+    #[error("the working directory is gone, so no relative path can be told: change to another")]
+    NoCwd,
+    #[error("--env {0:?} names no value: write NAME=VALUE")]
+    BadEnv(OsString),
+    #[error(
+        "labels are not tracked yet: run with --no-cfc, which says that the run wants no policy \
+         and that no output is withheld"
+    )]
+    NeedsNoCfc,
+    #[error(
+        "the network `sandbox` of the default runtime is not built yet: name --network none or \
+         --network host"
+    )]
+    NoPasta,
+    #[error("could not start ({0})")]
+    Runtime(io::Error),
+}
+
+impl Failure {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Refused(err) => err.code(),
+            Self::Config(err) => err.code(),
+            Self::Driver(err) => err.code(),
+            Self::NoCwd => "no-working-directory",
+            Self::BadEnv(_) => "bad-variable-name",
+            Self::NeedsNoCfc => "invalid-request",
+            Self::NoPasta => "network-unavailable",
+            Self::Runtime(_) => "no-runtime",
+        }
+    }
+}
+
+/// Runs the verb.
+pub(super) fn main(args: Args) -> ExitCode {
+    let wants_json = args.json;
+    match run(args) {
+        Ok(code) => code,
+        Err(failure) => {
+            if wants_json {
+                let _ = json::refusal(io::stdout().lock(), failure.code(), &failure.to_string());
+            }
+            say(&format!("{failure} [{}]", failure.code()));
+            exit::COULD_NOT.into()
+        }
+    }
+}
+
+fn run(args: Args) -> Result<ExitCode, Failure> {
+    let host = Host::read();
+    let (selection, config) = configure(&args, &host)?;
+    tracing::info!(runtime = %selection.describe(), "selected");
+    let driver = DirectDriver::new(config, host);
+    let call = call(&args)?;
+    if args.dry_run {
+        let plan = driver.plan(&call)?;
+        let _ = plan_json::print(io::stdout().lock(), &plan);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::Runtime)?;
+    let (result, signal) = runtime.block_on(drive(&driver, call))?;
+    // A read of standard input may never come back.
+    runtime.shutdown_background();
+    if let Some(signal) = signal {
+        sys::die_by(signal);
+    }
+    let outcome = result?;
+    report(&args, &outcome);
+    Ok(exit::status(&outcome).into())
+}
+
+/// Runs the call and closes the driver, whichever way the call ends.
+async fn drive(
+    driver: &DirectDriver,
+    mut call: Call,
+) -> Result<(Result<Outcome, Error>, Option<Signal>), Failure> {
+    let mut signals = Signals::listen().map_err(Failure::Runtime)?;
+    let cancel = CancellationToken::new();
+    call.cancel = cancel.clone();
+    let work = async {
+        let result = driver.run(call).await;
+        driver.close().await;
+        result
+    };
+    tokio::pin!(work);
+    let first = tokio::select! {
+        result = &mut work => return Ok((result, None)),
+        signal = signals.next() => signal,
+    };
+    cancel.cancel();
+    tokio::select! {
+        result = &mut work => Ok((result, Some(first))),
+        // Asked twice, it goes at once: the kernel takes every child with it.
+        again = signals.next() => {
+            sys::die_by(again);
+            Ok((Err(Error::Closed), Some(again)))
+        }
+    }
+}
+
+fn configure(args: &Args, host: &Host) -> Result<(Selection, SandboxConfig), Failure> {
+    if !args.no_cfc {
+        return Err(Failure::NeedsNoCfc);
+    }
+    let cwd = host.cwd.as_deref().ok_or(Failure::NoCwd)?;
+    let flags = Flags {
+        sandbox_runtime: args.sandbox_runtime.clone(),
+        sandbox_rootfs: args.sandbox_rootfs.clone(),
+        sandbox_cfc_policy: Some(OsString::new()),
+        network: args.network,
+    };
+    let mut settings = Settings::new(&flags, host);
+    // Until the driver brings pasta up itself, what is not asked for is not there.
+    settings
+        .network
+        .get_or_insert(NamedNetwork::Flag(NetworkMode::None));
+    let selection = selection::select(&settings, host, &Entrypoint::BATCH)?;
+    if selection.helper.is_some() {
+        return Err(Failure::NoPasta);
+    }
+    let mut options = selection.options(&cwd.join(&args.workspace));
+    options.user.clone_from(&args.user);
+    for (pairs, read_only) in [(&args.ro_bind, true), (&args.bind, false)] {
+        options.mounts.extend(
+            pairs
+                .chunks_exact(2)
+                .map(|pair| mount(cwd, pair, read_only)),
+        );
+    }
+    let config = SandboxConfig::resolve(options, host)?;
+    Ok((selection, config))
+}
+
+fn mount(cwd: &Path, pair: &[PathBuf], read_only: bool) -> MountRequest {
+    let (source, destination) = (&pair[0], &pair[1]);
+    MountRequest {
+        kind: MountKind::HostBind {
+            name: destination.to_string_lossy().into_owned(),
+        },
+        host_path: cwd.join(source),
+        sandbox_path: Some(destination.clone()),
+        read_only: Some(read_only),
+    }
+}
+
+fn call(args: &Args) -> Result<Call, Failure> {
+    let mut call = Call::new(args.argv.iter().cloned());
+    call.cwd.clone_from(&args.cwd);
+    call.deadline = args.timeout;
+    for given in &args.env {
+        let at = given.as_bytes().iter().position(|byte| *byte == b'=');
+        let at = at.ok_or_else(|| Failure::BadEnv(given.clone()))?;
+        let (name, value) = (&given.as_bytes()[..at], &given.as_bytes()[at + 1..]);
+        call.env.push((
+            OsString::from_vec(name.into()),
+            OsStr::from_bytes(value).into(),
+        ));
+    }
+    call.stdin = match args.stdin {
+        StdinFrom::Inherit if readable_here() => Stdin::Reader(Box::new(tokio::io::stdin())),
+        StdinFrom::Inherit | StdinFrom::Null => Stdin::Null,
+    };
+    if args.json {
+        let cap = args.output_limit.map_or(DEFAULT_OUTPUT_CAP, |size| {
+            usize::try_from(size.as_u64()).unwrap_or(usize::MAX)
+        });
+        call.stdout = Output::Keep { cap };
+        call.stderr = Output::Keep { cap };
+    } else {
+        call.stdout = Output::Stream(Box::new(tokio::io::stdout()));
+        call.stderr = Output::Stream(Box::new(tokio::io::stderr()));
+    }
+    Ok(call)
+}
+
+/// A job in the background that read from its terminal would be stopped.
+fn readable_here() -> bool {
+    let stdin = io::stdin();
+    if !stdin.is_terminal() {
+        return true;
+    }
+    nix::unistd::tcgetpgrp(&stdin).is_ok_and(|group| group == nix::unistd::getpgrp())
+}
+
+fn report(args: &Args, outcome: &Outcome) {
+    if args.json {
+        // Whoever closed our standard output does not want it.
+        let _ = json::outcome(io::stdout().lock(), outcome);
+    }
+    let _ = io::stdout().flush();
+    let program = args
+        .argv
+        .first()
+        .map(|program| program.display().to_string());
+    let program = program.unwrap_or_default();
+    match outcome.end {
+        End::Exited => {}
+        End::TimedOut => say(&format!(
+            "timed out after {}: the command and all that it started are gone",
+            humantime::format_duration(args.timeout.unwrap_or_default())
+        )),
+        End::Cancelled => say("cancelled: the command and all that it started are gone"),
+        End::NotStarted(failure) => {
+            say(&format!(
+                "{program} did not start: {}",
+                exit::describe(failure)
+            ));
+            for message in &outcome.evidence.log {
+                tracing::info!(message = super::clean::clean(message), "runsc said");
+            }
+        }
+        End::Lost => say(
+            "runsc was killed by a signal that the driver did not send: the command may have run \
+             in part",
+        ),
+    }
+}
