@@ -1,0 +1,18 @@
+//! The driver on real gVisor, as whoever runs this: CI does so as root and as an ordinary user.
+//! A machine without gVisor fails every test.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking, starts the command and writes files"
+)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod ends;
+mod killed;
+mod library;
+mod mounts;
+mod streams;
