@@ -19,6 +19,7 @@
 //!
 //! ARCHITECTURE.md in the repository says what each module is for and what none of them does.
 
+pub mod cfc;
 pub mod classify;
 pub mod cli;
 pub mod config;

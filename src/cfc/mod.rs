@@ -1,0 +1,15 @@
+//! CFC, contextual flow control: the contract between a harness, this driver and a `runsc` that
+//! tracks labels.
+//!
+//! A call goes in with an [`InvocationContext`] on one descriptor; a result comes out on another
+//! and is read by [``result::parse``], which says whether what the command wrote may be seen.
+//! Everything here is pure: descriptors, files and processes are other modules' matter.
+
+pub mod json;
+pub mod label;
+pub mod mode;
+pub mod summary;
+
+pub use json::JsonError;
+pub use label::{Label, LabelEntry, LabelError, LabelPath, LabelRoot, LabelView};
+pub use mode::{EnforcementMode, ModeError};
