@@ -8,8 +8,10 @@
 pub mod json;
 pub mod label;
 pub mod mode;
+pub mod result;
 pub mod summary;
 
 pub use json::JsonError;
 pub use label::{Label, LabelEntry, LabelError, LabelPath, LabelRoot, LabelView};
 pub use mode::{EnforcementMode, ModeError};
+pub use result::{Diagnostic, DiagnosticCode, Policy, Unreadable, Verdict};
