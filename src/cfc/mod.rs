@@ -2,15 +2,18 @@
 //! tracks labels.
 //!
 //! A call goes in with an [`InvocationContext`] on one descriptor; a result comes out on another
-//! and is read by [``result::parse``], which says whether what the command wrote may be seen.
+//! and is read by [`result::parse`], which says whether what the command wrote may be seen.
 //! Everything here is pure: descriptors, files and processes are other modules' matter.
 
+pub mod context;
 pub mod json;
 pub mod label;
 pub mod mode;
 pub mod result;
 pub mod summary;
+mod time;
 
+pub use context::{ContextError, ContextFields, InvocationContext, MinimalContext};
 pub use json::JsonError;
 pub use label::{Label, LabelEntry, LabelError, LabelPath, LabelRoot, LabelView};
 pub use mode::{EnforcementMode, ModeError};
