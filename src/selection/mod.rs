@@ -15,6 +15,7 @@ use crate::host::Host;
 use crate::settings::{Entrypoint, RUNTIME, Settings, Source};
 use crate::trust::shown;
 
+pub mod description;
 mod linux;
 mod look;
 mod macos;
@@ -22,6 +23,7 @@ mod named;
 mod order;
 mod policy;
 mod program;
+pub mod record;
 mod refusal;
 pub mod store;
 mod text;
