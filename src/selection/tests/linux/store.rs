@@ -48,6 +48,14 @@ fn the_store() {
             |m| not_set_up(m, vec![piece(0, Fault::NotThat)]),
         ),
         (
+            "a runsc that its owner alone may execute",
+            |m| {
+                m.remove(m.store().join("bin/runsc"));
+                m.file(m.store().join("bin/runsc"), 0o700);
+            },
+            |m| Ok(m.default_selection()),
+        ),
+        (
             "a directory for runsc",
             |m| {
                 m.remove(m.store().join("bin/runsc"));
