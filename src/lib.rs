@@ -35,3 +35,8 @@ pub mod trust;
 pub use config::{NetworkMode, SandboxConfig, SandboxOptions};
 pub use driver::{Call, Driver, Error, Outcome};
 pub use host::Host;
+
+/// The README's example compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
