@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use runsc_driver::cfc::mode::EnforcementMode;
 use runsc_driver::direct::DirectDriver;
 use runsc_driver::driver::End;
 use runsc_driver::{Call, Driver, Host, NetworkMode, SandboxConfig, SandboxOptions};
@@ -24,7 +25,9 @@ use serde_json::json;
 
 fn main() {
     let mut args = std::env::args().skip_while(|arg| arg != "--pairs").skip(1);
-    let pairs = args.next().map_or(200, |pairs| pairs.parse().expect("--pairs takes a number"));
+    let pairs = args
+        .next()
+        .map_or(200, |pairs| pairs.parse().expect("--pairs takes a number"));
     let bench = Bench::new();
     let cold = bench.cold(pairs);
     println!(
@@ -60,11 +63,21 @@ impl Bench {
         let mut options =
             SandboxOptions::new(runsc.clone(), store.join("images/kitchensink"), &workspace);
         options.network = NetworkMode::None;
+        options.mode = EnforcementMode::Disabled;
         options.rootless = !root;
         let config = SandboxConfig::resolve(options, &host).unwrap();
         let driver = DirectDriver::new(config, host);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        Self { dir, runsc, root, driver, runtime }
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        Self {
+            dir,
+            runsc,
+            root,
+            driver,
+            runtime,
+        }
     }
 
     fn call(&self) -> Call {
@@ -87,7 +100,11 @@ impl Bench {
     fn bare(&self, bundle: &Path) {
         let mut command = Command::new(&self.runsc);
         command.arg("--root").arg(self.dir.path().join("bare"));
-        command.args(["--ignore-cgroups", "--network=none", "--overlay2=root:memory"]);
+        command.args([
+            "--ignore-cgroups",
+            "--network=none",
+            "--overlay2=root:memory",
+        ]);
         if !self.root {
             command.arg("--rootless");
         }
@@ -127,7 +144,10 @@ impl Pairs {
 
     /// The median of the paired ratios with its 95 % interval, by order statistics.
     fn ratio(&self) -> serde_json::Value {
-        let ratios = self.0.iter().map(|(a, b)| a.as_secs_f64() / b.as_secs_f64());
+        let ratios = self
+            .0
+            .iter()
+            .map(|(a, b)| a.as_secs_f64() / b.as_secs_f64());
         summary(ratios.collect())
     }
 

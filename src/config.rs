@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use crate::cfc::mode::EnforcementMode;
 use crate::trust::TrustedPath;
 
 mod error;
@@ -78,6 +79,8 @@ pub struct SandboxOptions {
     pub rootfs: PathBuf,
     /// The CFC policy, absolute; none where no labels are tracked.
     pub policy: Option<PathBuf>,
+    /// How strictly calls hold to their labels, at the least; a call's context can be stricter.
+    pub mode: EnforcementMode,
     /// The network of each container.
     pub network: NetworkMode,
     /// Whether runsc runs in a user namespace of its own. The default selection sets it.
@@ -114,6 +117,7 @@ impl SandboxOptions {
             runsc: runsc.into(),
             rootfs: rootfs.into(),
             policy: None,
+            mode: EnforcementMode::default(),
             network: NetworkMode::default(),
             rootless: false,
             workspace: workspace.into(),
@@ -198,6 +202,7 @@ pub struct SandboxConfig {
     pub(crate) runsc: TrustedPath,
     pub(crate) rootfs: TrustedPath,
     pub(crate) policy: Option<TrustedPath>,
+    pub(crate) mode: EnforcementMode,
     pub(crate) network: NetworkMode,
     pub(crate) rootless: bool,
     /// The workspace first, then the others as asked.
@@ -224,6 +229,12 @@ impl SandboxConfig {
     pub fn policy(&self) -> Option<&TrustedPath> {
         self.policy.as_ref()
     }
+    /// How strictly calls hold to their labels, at the least.
+    #[must_use]
+    pub fn mode(&self) -> EnforcementMode {
+        self.mode
+    }
+
     /// The network of each container.
     #[must_use]
     pub fn network(&self) -> NetworkMode {

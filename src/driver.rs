@@ -11,6 +11,10 @@ use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite};
 pub use tokio_util::sync::CancellationToken;
 
+use crate::cfc::context::{ContextError, InvocationContext};
+use crate::cfc::label::{Label, LabelView};
+use crate::cfc::mode::EnforcementMode;
+use crate::cfc::result::Diagnostic;
 use crate::launch::LaunchError;
 pub use crate::launch::teardown::NotTakenDown;
 use crate::plan::PlanError;
@@ -53,27 +57,18 @@ pub const DEFAULT_OUTPUT_CAP: usize = 16 * 1024 * 1024;
 
 /// Where one of a command's output streams goes. Each goes through a pipe of ours: the command
 /// never holds a descriptor of the caller's.
+#[derive(Default)]
 pub enum Output {
-    /// Kept: the first and the last bytes up to a cap, and the true count.
-    Keep {
-        /// The most bytes to hold in memory, head and tail together.
-        cap: usize,
-    },
+    /// Kept: the first and the last bytes up to the call's cap, and the true count.
+    #[default]
+    Keep,
     /// Written on as it comes. Where a write fails, the command's end of the pipe breaks, as if
-    /// it had been joined to the reader that went away.
+    /// it had been joined to the reader that went away. In an enforcing mode it is kept up to the
+    /// cap instead, and written on once the verdict lets it out.
     Stream(Box<dyn AsyncWrite + Send + Unpin>),
 }
 
-impl Default for Output {
-    fn default() -> Self {
-        Self::Keep {
-            cap: DEFAULT_OUTPUT_CAP,
-        }
-    }
-}
-
 /// One command.
-#[derive(Default)]
 pub struct Call {
     /// The program and its arguments, UTF-8 and without NUL; the program is looked for on the
     /// container's `PATH` where it is a bare name.
@@ -93,6 +88,36 @@ pub struct Call {
     pub deadline: Option<Duration>,
     /// Cancels the call.
     pub cancel: CancellationToken,
+    /// The most bytes of each output stream to hold in memory, head and tail together.
+    pub output_cap: usize,
+    /// What the caller says of the call. Where there is none and the runtime has a policy, the
+    /// driver makes one, so that the mode always travels. The stricter of its mode and the
+    /// runtime's holds.
+    pub context: Option<InvocationContext>,
+    /// Labels of the call's inputs, beside those of the context.
+    pub labels: LabelView,
+    /// Whether to hand out what a verdict withholds, as [`Outcome::raw`], to an operator who is
+    /// cleared for it. No model may see it.
+    pub keep_raw: bool,
+}
+
+impl Default for Call {
+    fn default() -> Self {
+        Self {
+            argv: Vec::new(),
+            cwd: None,
+            env: Vec::new(),
+            stdin: Stdin::default(),
+            stdout: Output::default(),
+            stderr: Output::default(),
+            deadline: None,
+            cancel: CancellationToken::new(),
+            output_cap: DEFAULT_OUTPUT_CAP,
+            context: None,
+            labels: LabelView::default(),
+            keep_raw: false,
+        }
+    }
 }
 
 impl Call {
@@ -176,6 +201,8 @@ pub enum StartFailure {
     NetworkUnavailable,
     /// This runsc does not know a flag that the driver gives it.
     UnsupportedFlag,
+    /// The labels let nothing out, not even why.
+    Withheld,
     /// runsc failed in a way that the driver's table does not know.
     Unknown,
 }
@@ -219,14 +246,55 @@ pub struct Released {
 }
 
 /// What may be seen of a call. Text and exit value are only where they may be.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Observation {
     /// No policy: nothing was tracked, and nothing is withheld.
     Untracked(Released),
+    /// The container read nothing that is labelled.
+    Observed {
+        /// The label: empty.
+        label: Label,
+        /// What there is to tell of the result.
+        diagnostics: Vec<Diagnostic>,
+        /// The output.
+        released: Released,
+    },
+    /// The container may have read what is labelled: that there is output is all that may be seen.
+    Opaque {
+        /// The label.
+        label: Label,
+        /// What there is to tell of the result; not the command's status.
+        diagnostics: Vec<Diagnostic>,
+        /// How many bytes the command wrote to standard output.
+        stdout_bytes: u64,
+        /// How many bytes the command wrote to standard error.
+        stderr_bytes: u64,
+    },
+    /// What the container read cannot be told.
+    Denied {
+        /// Why, and what there is to tell.
+        diagnostics: Vec<Diagnostic>,
+    },
+}
+
+/// What a verdict withholds, for an operator who asked for it by name.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Raw {
+    /// What was withheld.
+    pub released: Released,
+    /// What is known of runsc.
+    pub evidence: Evidence,
+}
+
+impl fmt::Debug for Raw {
+    /// Nothing of it reaches a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Raw").finish_non_exhaustive()
+    }
 }
 
 /// What became of a call. It claims no more than its evidence.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
     /// The container's id.
     pub container_id: String,
@@ -236,8 +304,10 @@ pub struct Outcome {
     pub observation: Observation,
     /// From the call's start to the return, in wall-clock time.
     pub elapsed: Duration,
-    /// What is known of runsc.
+    /// What is known of runsc; nothing where the output is withheld.
     pub evidence: Evidence,
+    /// What was withheld, where the call asked for it.
+    pub raw: Option<Raw>,
 }
 
 impl Outcome {
@@ -245,7 +315,10 @@ impl Outcome {
     #[must_use]
     pub fn released(&self) -> Option<&Released> {
         match &self.observation {
-            Observation::Untracked(released) => Some(released),
+            Observation::Untracked(released) | Observation::Observed { released, .. } => {
+                Some(released)
+            }
+            Observation::Opaque { .. } | Observation::Denied { .. } => None,
         }
     }
 
@@ -287,6 +360,36 @@ pub enum Error {
         /// The binary.
         path: PathBuf,
     },
+    /// The runsc does not track labels.
+    #[error(
+        "the runsc {path:?} does not know --cfc, so it cannot track the labels that a policy \
+         asks for: use one that does (scripts/install-store.sh puts runsc-cfc in the store), or \
+         run without a policy (--no-cfc)"
+    )]
+    CfcUnsupported {
+        /// The binary.
+        path: PathBuf,
+    },
+    /// The mode enforces labels and there is no policy to track them by. Nothing was run.
+    #[error(
+        "the mode {mode} enforces labels and no CFC policy is configured: name a policy, or a \
+         mode that does not enforce (disabled, observe)"
+    )]
+    NoPolicy {
+        /// The mode of the call.
+        mode: EnforcementMode,
+    },
+    /// The caller's context cannot be used. Nothing was run.
+    #[error(transparent)]
+    Context(#[from] ContextError),
+    /// The labelling runsc refused to start the container, by a rule of its own.
+    #[error("{message}")]
+    LabelRule {
+        /// Its code for the rule.
+        rule: String,
+        /// Its sentence.
+        message: String,
+    },
     /// The call cannot be laid out. Nothing was written and nothing was started.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -310,6 +413,10 @@ impl Error {
             Self::NoRandomness(_) => "no-randomness",
             Self::RunscTooOld { .. } => "runsc-too-old",
             Self::RunscUnknown { .. } => "runsc-unknown",
+            Self::CfcUnsupported { .. } => "cfc-unsupported",
+            Self::NoPolicy { .. } => "policy-required",
+            Self::Context(err) => err.code(),
+            Self::LabelRule { .. } => "label-rule",
             Self::Plan(err) => err.code(),
             Self::Scratch(err) => err.code(),
             Self::Launch(err) => err.code(),

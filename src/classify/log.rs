@@ -21,6 +21,13 @@ pub enum RunscLog {
     Clean,
     /// The messages of failures, oldest first.
     Errors(Vec<String>),
+    /// The labelling runsc refused to start the container. Stock runsc's records have no codes.
+    Refused {
+        /// Which rule.
+        rule: String,
+        /// Its sentence.
+        message: String,
+    },
 }
 
 #[derive(Deserialize)]
@@ -29,6 +36,8 @@ struct Record {
     msg: String,
     #[serde(default)]
     level: String,
+    #[serde(default)]
+    code: Option<String>,
 }
 
 impl RunscLog {
@@ -50,8 +59,16 @@ impl RunscLog {
         let mut errors = Vec::new();
         for record in serde_json::Deserializer::from_slice(bytes).into_iter::<Record>() {
             match record {
-                Ok(record) if matches!(record.level.as_str(), "error" | "fatal") => {
-                    errors.push(shortened(record.msg));
+                Ok(Record { msg, level, code }) if matches!(level.as_str(), "error" | "fatal") => {
+                    match code {
+                        Some(rule) => {
+                            return Self::Refused {
+                                rule,
+                                message: shortened(msg),
+                            };
+                        }
+                        None => errors.push(shortened(msg)),
+                    }
                 }
                 Ok(_) => {}
                 Err(err) => errors.push(format!("the log could not be understood: {err}")),
@@ -89,7 +106,7 @@ mod tests {
     #[test]
     fn records_need_no_separator_and_only_failures_count() {
         let errors = |list: &[&str]| RunscLog::Errors(list.iter().map(|m| (*m).into()).collect());
-        let cases: [(&str, RunscLog); 5] = [
+        let cases: [(&str, RunscLog); 6] = [
             ("", RunscLog::Clean),
             (
                 r#"{"msg":"a","level":"warning","time":"t"}"#,
@@ -102,6 +119,13 @@ mod tests {
             (
                 r#"{"msg":"a","level":"info"} {"msg":"b","level":"fatal"}"#,
                 errors(&["b"]),
+            ),
+            (
+                r#"{"msg":"a","level":"error"}{"msg":"no","level":"error","code":"egress"}"#,
+                RunscLog::Refused {
+                    rule: "egress".into(),
+                    message: "no".into(),
+                },
             ),
             (
                 r#"{"msg":"a","level":"error"}{"msg"#,

@@ -53,7 +53,8 @@ pub fn classify(raw: RawExit, log: &RunscLog) -> Classified {
         RunscLog::Errors(messages) if status == RUNSC_FAILED => {
             not_started(table::failure(messages))
         }
-        RunscLog::Errors(_) | RunscLog::Clean => {
+        RunscLog::Refused { .. } if status == RUNSC_FAILED => not_started(StartFailure::Withheld),
+        RunscLog::Errors(_) | RunscLog::Refused { .. } | RunscLog::Clean => {
             let code = u8::try_from(status).unwrap_or(u8::MAX);
             let cause = if MAYBE_SIGNAL.contains(&code) {
                 Cause::Ambiguous
@@ -73,6 +74,7 @@ pub fn classify(raw: RawExit, log: &RunscLog) -> Classified {
 pub fn evidence(raw: RawExit, log: &RunscLog) -> Evidence {
     let log = match log {
         RunscLog::Errors(messages) => messages.clone(),
+        RunscLog::Refused { message, .. } => vec![message.clone()],
         RunscLog::Absent | RunscLog::Clean => Vec::new(),
     };
     Evidence {

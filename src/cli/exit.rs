@@ -14,10 +14,17 @@ pub(super) const NOT_FOUND: u8 = 127;
 /// The arguments are wrong.
 pub(super) const USAGE: u8 = 2;
 
-/// The exit status for a call's outcome.
+/// The exit status for a call's outcome. Of a call whose output is withheld, the exit value is as
+/// much as the text is, unless the caller took the raw record for himself.
 pub(super) fn status(outcome: &Outcome) -> u8 {
+    let Some(released) = outcome
+        .released()
+        .or(outcome.raw.as_ref().map(|raw| &raw.released))
+    else {
+        return COULD_NOT;
+    };
     match outcome.end {
-        End::Exited => outcome.exit().map_or(COULD_NOT, |exit| exit.code),
+        End::Exited => released.exit.map_or(COULD_NOT, |exit| exit.code),
         End::TimedOut => TIMED_OUT,
         End::NotStarted(StartFailure::NoSuchCommand) => NOT_FOUND,
         End::NotStarted(StartFailure::NotExecutable) => NOT_EXECUTABLE,
@@ -42,6 +49,7 @@ pub(super) fn describe(failure: StartFailure) -> &'static str {
         StartFailure::UnsupportedFlag => {
             "this runsc does not know a flag that the driver gives it: use release 20240729 or newer"
         }
+        StartFailure::Withheld => "why is withheld: it may tell of labelled data",
         StartFailure::Unknown => "runsc failed in a way that is not known: see -v for what it said",
     }
 }

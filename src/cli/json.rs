@@ -9,7 +9,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 
 use super::clean::clean;
-use crate::driver::{Captured, Cause, End, Outcome, StartFailure};
+use crate::cfc::label::Label;
+use crate::cfc::result::Diagnostic;
+use crate::driver::{Captured, Cause, End, Observation, Outcome, StartFailure};
 
 const SCHEMA: &str = "runsc-driver/run/v1";
 
@@ -26,7 +28,61 @@ struct Report<'a> {
     elapsed_ms: Option<f64>,
     stdout: Option<Stream<'a>>,
     stderr: Option<Stream<'a>>,
+    cfc: Option<Cfc<'a>>,
     runsc: Option<Runsc<'a>>,
+}
+
+/// What the labels let out.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Cfc<'a> {
+    verdict: &'static str,
+    label: Option<&'a Label>,
+    /// How many bytes are withheld of each stream, where that may be told.
+    withheld: Option<Withheld>,
+    diagnostics: &'a [Diagnostic],
+}
+
+#[derive(Serialize)]
+struct Withheld {
+    stdout: u64,
+    stderr: u64,
+}
+
+impl<'a> Cfc<'a> {
+    fn of(observation: &'a Observation) -> Option<Self> {
+        Some(match observation {
+            Observation::Untracked(_) => return None,
+            Observation::Observed {
+                label, diagnostics, ..
+            } => Self {
+                verdict: "observed",
+                label: Some(label),
+                withheld: None,
+                diagnostics,
+            },
+            Observation::Opaque {
+                label,
+                diagnostics,
+                stdout_bytes,
+                stderr_bytes,
+            } => Self {
+                verdict: "opaque",
+                label: Some(label),
+                withheld: Some(Withheld {
+                    stdout: *stdout_bytes,
+                    stderr: *stderr_bytes,
+                }),
+                diagnostics,
+            },
+            Observation::Denied { diagnostics } => Self {
+                verdict: "denied",
+                label: None,
+                withheld: None,
+                diagnostics,
+            },
+        })
+    }
 }
 
 /// What is known of runsc.
@@ -143,7 +199,8 @@ pub(super) fn outcome(to: impl Write, outcome: &Outcome) -> io::Result<()> {
             elapsed_ms: Some((outcome.elapsed.as_secs_f64() * 1e6).round() / 1e3),
             stdout: released.map(|released| Stream::of(&released.stdout)),
             stderr: released.map(|released| Stream::of(&released.stderr)),
-            runsc: Some(Runsc {
+            cfc: Cfc::of(&outcome.observation),
+            runsc: released.is_some().then_some(Runsc {
                 status: outcome.evidence.status,
                 signal: outcome.evidence.signal,
                 log: &outcome.evidence.log,
@@ -167,6 +224,7 @@ pub(super) fn refusal(to: impl Write, code: &str, message: &str) -> io::Result<(
             elapsed_ms: None,
             stdout: None,
             stderr: None,
+            cfc: None,
             runsc: None,
         },
     )

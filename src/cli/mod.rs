@@ -4,6 +4,7 @@ mod clean;
 mod exit;
 mod json;
 mod plan_json;
+mod report;
 mod run;
 mod signals;
 

@@ -38,6 +38,9 @@ fn value(plan: &Plan) -> Value {
             "source": bytes(&bound.source),
             "at": bytes(&bound.at),
         })).collect::<Vec<_>>(),
+        "context": plan.context.as_ref().map(|context| {
+            serde_json::from_slice::<Value>(context).unwrap_or(Value::Null)
+        }),
         "bundle": bytes(&plan.bundle_dir),
         "config": serde_json::from_slice::<Value>(&plan.config_json).unwrap_or(Value::Null),
     })

@@ -1,7 +1,8 @@
 //! `runsc-driver run`: one command in a sandbox of its own.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, IsTerminal, Write};
+use std::fs::File;
+use std::io::{self, IsTerminal, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,12 +13,14 @@ use nix::sys::signal::Signal;
 
 use super::clean::say;
 use super::signals::Signals;
-use super::{exit, json, plan_json};
+use super::{exit, json, plan_json, report};
+use crate::cfc::context::{ContextError, InvocationContext};
+use crate::cfc::json::MAX_BYTES;
+use crate::cfc::label::{LabelError, LabelRoot, LabelView, confidentiality_from_arg};
+use crate::cfc::mode::EnforcementMode;
 use crate::config::{ConfigError, MountKind, MountRequest, NetworkMode, SandboxConfig};
 use crate::direct::DirectDriver;
-use crate::driver::{
-    Call, CancellationToken, DEFAULT_OUTPUT_CAP, Driver, End, Error, Outcome, Output, Stdin,
-};
+use crate::driver::{Call, CancellationToken, Driver, Error, Outcome, Output, Stdin};
 use crate::host::Host;
 use crate::launch::sys;
 use crate::selection::{self, Refusal, Selection};
@@ -41,9 +44,22 @@ pub(super) struct Args {
     /// The unpacked image that the sandbox starts from
     #[arg(long, value_name = "DIR")]
     sandbox_rootfs: Option<OsString>,
-    /// Run without a CFC policy: no labels are tracked and no output is withheld
-    #[arg(long)]
+    /// The CFC policy that labels are tracked by; an empty one is none
+    #[arg(long, value_name = "FILE")]
+    sandbox_cfc_policy: Option<OsString>,
+    /// How strictly to hold to labels: disabled, observe, enforce-explicit or enforce-strict
+    #[arg(long, value_name = "MODE", default_value_t)]
+    cfc_enforcement_mode: EnforcementMode,
+    /// No labels: the same as an empty policy and the mode disabled
+    #[arg(long, conflicts_with_all = ["sandbox_cfc_policy", "cfc_enforcement_mode"])]
     no_cfc: bool,
+    /// What the caller says of this call: a CFC invocation context as JSON; - reads it from
+    /// standard input
+    #[arg(long, value_name = "FILE|-")]
+    cfc_context: Option<PathBuf>,
+    /// A confidentiality label of the command; text, or JSON where it starts with {
+    #[arg(long, value_name = "CONF")]
+    cfc_label: Vec<String>,
     /// The sandbox's network: none is loopback alone
     #[arg(long, value_name = "none|sandbox|host", value_parser = network)]
     network: Option<NetworkMode>,
@@ -87,6 +103,16 @@ pub(super) struct Args {
     argv: Vec<OsString>,
 }
 
+impl Args {
+    fn mode(&self) -> EnforcementMode {
+        if self.no_cfc {
+            EnforcementMode::Disabled
+        } else {
+            self.cfc_enforcement_mode
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum StdinFrom {
     Inherit,
@@ -116,15 +142,16 @@ enum Failure {
     Config(#[from] ConfigError),
     #[error(transparent)]
     Driver(#[from] Error),
+    #[error(transparent)]
+    Label(#[from] LabelError),
+    #[error("--cfc-context {path:?} cannot be used ({source})")]
+    Context { path: PathBuf, source: ContextError },
+    #[error("--cfc-context {path:?} cannot be read ({source})")]
+    ContextFile { path: PathBuf, source: io::Error },
     #[error("the working directory is gone, so no relative path can be told: change to another")]
     NoCwd,
     #[error("--env {0:?} names no value: write NAME=VALUE")]
     BadEnv(OsString),
-    #[error(
-        "labels are not tracked yet: run with --no-cfc, which says that the run wants no policy \
-         and that no output is withheld"
-    )]
-    NeedsNoCfc,
     #[error(
         "the network `sandbox` of the default runtime is not built yet: name --network none or \
          --network host"
@@ -140,9 +167,11 @@ impl Failure {
             Self::Refused(err) => err.code(),
             Self::Config(err) => err.code(),
             Self::Driver(err) => err.code(),
+            Self::Label(err) => err.code(),
+            Self::Context { source, .. } => source.code(),
+            Self::ContextFile { .. } => "context-unreadable",
             Self::NoCwd => "no-working-directory",
             Self::BadEnv(_) => "bad-variable-name",
-            Self::NeedsNoCfc => "invalid-request",
             Self::NoPasta => "network-unavailable",
             Self::Runtime(_) => "no-runtime",
         }
@@ -186,7 +215,11 @@ fn run(args: Args) -> Result<ExitCode, Failure> {
         sys::die_by(signal);
     }
     let outcome = result?;
-    report(&args, &outcome);
+    if args.json {
+        // Whoever closed our standard output does not want it.
+        let _ = json::outcome(io::stdout().lock(), &outcome);
+    }
+    report::say_end(&args.argv[0], args.timeout, &outcome);
     Ok(exit::status(&outcome).into())
 }
 
@@ -220,14 +253,14 @@ async fn drive(
 }
 
 fn configure(args: &Args, host: &Host) -> Result<(Selection, SandboxConfig), Failure> {
-    if !args.no_cfc {
-        return Err(Failure::NeedsNoCfc);
-    }
     let cwd = host.cwd.as_deref().ok_or(Failure::NoCwd)?;
     let flags = Flags {
         sandbox_runtime: args.sandbox_runtime.clone(),
         sandbox_rootfs: args.sandbox_rootfs.clone(),
-        sandbox_cfc_policy: Some(OsString::new()),
+        sandbox_cfc_policy: match args.no_cfc {
+            true => Some(OsString::new()),
+            false => args.sandbox_cfc_policy.clone(),
+        },
         network: args.network,
     };
     let mut settings = Settings::new(&flags, host);
@@ -239,7 +272,14 @@ fn configure(args: &Args, host: &Host) -> Result<(Selection, SandboxConfig), Fai
     if selection.helper.is_some() {
         return Err(Failure::NoPasta);
     }
+    let mode = args.mode();
+    selection::enforcement_floor(
+        mode.enforces(),
+        selection.policy.as_deref(),
+        &Entrypoint::BATCH,
+    )?;
     let mut options = selection.options(&cwd.join(&args.workspace));
+    options.mode = mode;
     options.user.clone_from(&args.user);
     for (pairs, read_only) in [(&args.ro_bind, true), (&args.bind, false)] {
         options.mounts.extend(
@@ -277,21 +317,53 @@ fn call(args: &Args) -> Result<Call, Failure> {
             OsStr::from_bytes(value).into(),
         ));
     }
-    call.stdin = match args.stdin {
-        StdinFrom::Inherit if readable_here() => Stdin::Reader(Box::new(tokio::io::stdin())),
-        StdinFrom::Inherit | StdinFrom::Null => Stdin::Null,
-    };
-    if args.json {
-        let cap = args.output_limit.map_or(DEFAULT_OUTPUT_CAP, |size| {
-            usize::try_from(size.as_u64()).unwrap_or(usize::MAX)
-        });
-        call.stdout = Output::Keep { cap };
-        call.stderr = Output::Keep { cap };
-    } else {
+    call.context = args.cfc_context.as_deref().map(context).transpose()?;
+    call.labels = labels(&args.cfc_label)?;
+    let stdin_is_free = args.cfc_context.as_deref() != Some(Path::new("-"));
+    if args.stdin == StdinFrom::Inherit && stdin_is_free && readable_here() {
+        call.stdin = Stdin::Reader(Box::new(tokio::io::stdin()));
+    }
+    if let Some(limit) = args.output_limit {
+        call.output_cap = usize::try_from(limit.as_u64()).unwrap_or(usize::MAX);
+    }
+    if !args.json {
+        // Where nothing is held back, nothing is gained by hiding the exit value.
+        call.keep_raw = !enforces(args, call.context.as_ref());
         call.stdout = Output::Stream(Box::new(tokio::io::stdout()));
         call.stderr = Output::Stream(Box::new(tokio::io::stderr()));
     }
     Ok(call)
+}
+
+/// Whether labels are enforced: the stricter one of the flag and the context holds.
+fn enforces(args: &Args, context: Option<&InvocationContext>) -> bool {
+    args.mode().enforces() || context.is_some_and(|context| context.mode().enforces())
+}
+
+/// Reads a context, no further than a context may be long.
+fn context(path: &Path) -> Result<InvocationContext, Failure> {
+    let mut bytes = Vec::new();
+    let limit = MAX_BYTES as u64 + 1;
+    let read = if path == Path::new("-") {
+        io::stdin().lock().take(limit).read_to_end(&mut bytes)
+    } else {
+        File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes))
+    };
+    let path = path.to_owned();
+    match read {
+        Ok(_) => {
+            InvocationContext::parse(&bytes).map_err(|source| Failure::Context { path, source })
+        }
+        Err(source) => Err(Failure::ContextFile { path, source }),
+    }
+}
+
+fn labels(given: &[String]) -> Result<LabelView, Failure> {
+    let atoms: Result<Vec<_>, _> = given
+        .iter()
+        .map(|text| confidentiality_from_arg(text))
+        .collect();
+    Ok(LabelView::of(LabelRoot::Command, atoms?)?)
 }
 
 /// A job in the background that read from its terminal would be stopped.
@@ -301,38 +373,4 @@ fn readable_here() -> bool {
         return true;
     }
     nix::unistd::tcgetpgrp(&stdin).is_ok_and(|group| group == nix::unistd::getpgrp())
-}
-
-fn report(args: &Args, outcome: &Outcome) {
-    if args.json {
-        // Whoever closed our standard output does not want it.
-        let _ = json::outcome(io::stdout().lock(), outcome);
-    }
-    let _ = io::stdout().flush();
-    let program = args
-        .argv
-        .first()
-        .map(|program| program.display().to_string());
-    let program = program.unwrap_or_default();
-    match outcome.end {
-        End::Exited => {}
-        End::TimedOut => say(&format!(
-            "timed out after {}: the command and all that it started are gone",
-            humantime::format_duration(args.timeout.unwrap_or_default())
-        )),
-        End::Cancelled => say("cancelled: the command and all that it started are gone"),
-        End::NotStarted(failure) => {
-            say(&format!(
-                "{program} did not start: {}",
-                exit::describe(failure)
-            ));
-            for message in &outcome.evidence.log {
-                tracing::info!(message = super::clean::clean(message), "runsc said");
-            }
-        }
-        End::Lost => say(
-            "runsc was killed by a signal that the driver did not send: the command may have run \
-             in part",
-        ),
-    }
 }

@@ -66,6 +66,7 @@ impl SandboxConfig {
             runsc,
             rootfs,
             policy,
+            mode: options.mode,
             network: options.network,
             rootless: options.rootless,
             mounts: wanted

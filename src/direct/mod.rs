@@ -1,6 +1,7 @@
 //! The driver that runs `runsc` itself.
 
 mod calls;
+mod labels;
 mod oneshot;
 mod probe;
 
@@ -32,6 +33,7 @@ struct Shared {
     /// Made and verified before the first write; a failure is kept, and nothing runs after it.
     scratch: OnceLock<Result<ScratchTree, ScratchError>>,
     supported: probe::Supported,
+    sequence: labels::Sequence,
 }
 
 impl DirectDriver {
@@ -45,6 +47,7 @@ impl DirectDriver {
                 calls: Calls::default(),
                 scratch: OnceLock::new(),
                 supported: probe::Supported::default(),
+                sequence: labels::Sequence::default(),
             }),
         }
     }
@@ -67,10 +70,12 @@ impl DirectDriver {
 impl Shared {
     fn plan(&self, call: &Call) -> Result<Plan, Error> {
         let id = ContainerId::one_shot(&self.config.run_tag).map_err(Error::NoRandomness)?;
+        let context = labels::context(&self.config, &self.sequence, call)?;
         let request = Request {
             argv: &call.argv,
             cwd: call.cwd.as_deref(),
             env: &call.env,
+            context: context.as_deref(),
         };
         let dir = &self.config.scratch.dir;
         let layout = Layout {

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,18 +15,21 @@ use tokio_util::sync::CancellationToken;
 
 use super::Shared;
 use super::calls::Slot;
+use super::labels::{self, Seen};
+use crate::cfc::result::Verdict;
 use crate::classify::log::RunscLog;
-use crate::classify::{self, RawExit};
-use crate::driver::{Call, End, Error, Evidence, Observation, Outcome, Released, Stdin};
+use crate::classify::{self, Classified, RawExit};
+use crate::driver::{Call, End, Error, Evidence, Outcome, Output, Released, Stdin};
 use crate::launch::LaunchError;
 use crate::launch::bundle::BundleDir;
 use crate::launch::deadline::Deadline;
-use crate::launch::output::{self, Collector, Sink};
-use crate::launch::spawn::{self, Child, Pipes, SpawnRequest};
+use crate::launch::donation::{ResultFile, sealed};
+use crate::launch::output::{self, Channel};
+use crate::launch::spawn::{self, Child, Donation, Pipes, SpawnRequest};
 use crate::launch::sys;
 use crate::launch::teardown::{NotTakenDown, Remains};
-use crate::plan::Plan;
 use crate::plan::id::ContainerId;
+use crate::plan::{Plan, runsc};
 
 /// How long the streams of a command that was taken down may take to be read.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -41,35 +45,42 @@ enum Stop {
 
 pub(super) async fn run(shared: Arc<Shared>, call: Call) -> Result<Outcome, Error> {
     let started = Instant::now();
-    let deadline = Deadline::after(call.deadline);
+    let stops = Stops {
+        deadline: Deadline::after(call.deadline),
+        cancel: call.cancel.clone(),
+        closing: shared.calls.closing().clone(),
+    };
     if shared.calls.is_closed() {
         return Err(Error::Closed);
     }
     let plan = shared.plan(&call)?;
     let id = plan.id.clone();
-    let stops = Stops {
-        deadline,
-        cancel: call.cancel.clone(),
-        closing: shared.calls.closing().clone(),
-    };
 
-    let (end, released, evidence) = tokio::select! {
+    let seen = tokio::select! {
         biased;
-        stop = stops.any() => (end_of(stop), Released::default(), Evidence::default()),
+        stop = stops.any() => {
+            Seen::whole(None, end_of(stop), Released::default(), Evidence::default())
+        }
         ready = ready(&shared) => {
             ready?;
             start(&shared, plan, call).await?.finish(&stops).await?
         }
     };
     let elapsed = started.elapsed();
-    tracing::debug!(%id, ?end, ?elapsed, "a call ended");
-    let observation = Observation::Untracked(released);
+    tracing::debug!(%id, end = ?seen.end, ?elapsed, "a call ended");
+    let Seen {
+        end,
+        observation,
+        evidence,
+        raw,
+    } = seen;
     Ok(Outcome {
         container_id: id.to_string(),
         end,
         observation,
         elapsed,
         evidence,
+        raw,
     })
 }
 
@@ -107,35 +118,24 @@ fn end_of(stop: Stop) -> End {
 
 /// A call whose runsc was started. Dropped, its container is taken down.
 struct Running {
-    shared: Arc<Shared>,
-    id: ContainerId,
-    log: std::path::PathBuf,
+    entered: Entered,
     slot: Arc<Slot>,
+    log: PathBuf,
     end: AsyncFd<OwnedFd>,
     stdin: (Stdin, Option<pipe::Sender>),
-    stdout: Stream,
-    stderr: Stream,
+    stdout: Channel,
+    stderr: Channel,
+    result: Option<ResultFile>,
+    keep_raw: bool,
 }
-
-/// An output stream: our end of its pipe, where it goes, and what was kept of it.
-type Stream = (Option<pipe::Receiver>, Sink, Collector);
 
 /// Leaves the driver's list whatever becomes of the call.
-struct Entered<'a> {
-    shared: &'a Shared,
+struct Entered {
+    shared: Arc<Shared>,
     id: ContainerId,
-    armed: bool,
 }
 
-impl Drop for Entered<'_> {
-    fn drop(&mut self) {
-        if self.armed {
-            self.shared.calls.leave(&self.id);
-        }
-    }
-}
-
-impl Drop for Running {
+impl Drop for Entered {
     fn drop(&mut self) {
         self.shared.calls.leave(&self.id);
     }
@@ -144,38 +144,35 @@ impl Drop for Running {
 /// Writes the bundle and starts runsc on it. From the moment that the child exists it has an owner:
 /// the launcher's thread puts it into the call's slot.
 async fn start(shared: &Arc<Shared>, plan: Plan, call: Call) -> Result<Running, Error> {
-    let id = plan.id.clone();
-    let slot = shared.calls.enter(&id).ok_or(Error::Closed)?;
-    let mut entered = Entered {
-        shared: shared.as_ref(),
-        id: id.clone(),
-        armed: true,
+    let slot = shared.calls.enter(&plan.id).ok_or(Error::Closed)?;
+    let entered = Entered {
+        shared: Arc::clone(shared),
+        id: plan.id.clone(),
     };
 
     let bundle = BundleDir::create(&plan)?;
-    let state_dir = shared.scratch()?.state_dir();
-    let log = plan.log.clone();
-    let wants_stdin = !matches!(call.stdin, Stdin::Null);
+    let (result, donations) = donations(plan.context.as_deref()).map_err(LaunchError::Donation)?;
+    let hold = result.is_some() && labels::mode(&shared.config, &call).enforces();
     let request = SpawnRequest {
         command: plan.command,
         user_namespace: plan.user_namespace,
         overlay: plan.overlay,
         read_only: plan.read_only,
-        stdin: wants_stdin,
+        stdin: !matches!(call.stdin, Stdin::Null),
         output: true,
-        donations: Vec::new(),
+        donations,
     };
 
     let (sender, receiver) = oneshot::channel();
     let config = Arc::clone(&shared.config);
+    let state_dir = shared.scratch()?.state_dir();
     let token = Box::new((shared.calls.count(), Arc::clone(shared)));
     let filled = Arc::clone(&slot);
-    let own_id = id.clone();
-    let reply = move |result: Result<(Child, Pipes), LaunchError>| {
-        let started = result.and_then(|(child, pipes)| {
+    let reply = move |started: Result<(Child, Pipes), LaunchError>| {
+        let started = started.and_then(|(child, pipes)| {
             let end = child.end().map_err(LaunchError::Pipe)?;
             filled.fill(Remains::new(
-                child, bundle, own_id, state_dir, config, token,
+                child, bundle, plan.id, state_dir, config, token,
             ));
             Ok((pipes, end))
         });
@@ -185,111 +182,146 @@ async fn start(shared: &Arc<Shared>, plan: Plan, call: Call) -> Result<Running, 
     spawn::submit(request, Box::new(reply));
     let (pipes, end) = receiver.await.map_err(|_| LaunchError::NoLauncher)??;
 
+    let channel = |pipe: Option<OwnedFd>, to: Output| {
+        let pipe = pipe.ok_or(io::ErrorKind::NotFound);
+        pipe.map_err(io::Error::from)
+            .and_then(|pipe| Channel::new(pipe, to, call.output_cap, hold))
+            .map_err(LaunchError::Pipe)
+    };
     let stdin = pipes.stdin.map(pipe::Sender::from_owned_fd).transpose();
-    let running = Running {
+    Ok(Running {
+        entered,
+        slot,
+        log: plan.log,
         end: sys::awaitable(end).map_err(LaunchError::Pipe)?,
         stdin: (call.stdin, stdin.map_err(LaunchError::Pipe)?),
-        stdout: receiver_of(pipes.stdout, call.stdout)?,
-        stderr: receiver_of(pipes.stderr, call.stderr)?,
-        shared: Arc::clone(shared),
-        id,
-        log,
-        slot,
-    };
-    entered.armed = false;
-    Ok(running)
+        stdout: channel(pipes.stdout, call.stdout)?,
+        stderr: channel(pipes.stderr, call.stderr)?,
+        result,
+        keep_raw: call.keep_raw,
+    })
 }
 
-fn receiver_of(
-    pipe: Option<OwnedFd>,
-    output: crate::driver::Output,
-) -> Result<Stream, LaunchError> {
-    let pipe = pipe.ok_or_else(|| LaunchError::Pipe(io::ErrorKind::NotFound.into()))?;
-    let receiver = pipe::Receiver::from_owned_fd(pipe).map_err(LaunchError::Pipe)?;
-    let (sink, kept) = Sink::of(output);
-    Ok((Some(receiver), sink, kept))
+/// The descriptors of a call that is tracked: the context in, the result out.
+fn donations(context: Option<&[u8]>) -> io::Result<(Option<ResultFile>, Vec<Donation>)> {
+    let Some(context) = context else {
+        return Ok((None, Vec::new()));
+    };
+    let result = ResultFile::new()?;
+    let donations = vec![
+        Donation {
+            file: sealed(c"cfc-invocation-context", context)?,
+            number: runsc::CONTEXT_FD,
+        },
+        Donation {
+            file: result.donate()?,
+            number: runsc::RESULT_FD,
+        },
+    ];
+    Ok((Some(result), donations))
 }
 
 impl Running {
-    /// Waits for the command's end or for what comes before it, and sees that all is gone.
-    async fn finish(mut self, stops: &Stops) -> Result<(End, Released, Evidence), Error> {
+    /// Waits for the command's end or for what comes before it, sees that all is gone, and lets
+    /// out what may be seen.
+    async fn finish(mut self, stops: &Stops) -> Result<Seen, Error> {
+        let (stop, settled) = self.wait(stops).await?;
+        let (end, exit, evidence) = match settled {
+            // Somebody else took the container down: the driver, as it closed.
+            None => (end_of(stop), None, Evidence::default()),
+            Some((_, RunscLog::Refused { rule, message })) if self.result.is_some() => {
+                return Err(Error::LabelRule { rule, message });
+            }
+            Some((raw, log)) => {
+                let Classified { end, exit } = classify::classify(raw, &log);
+                (end, exit, classify::evidence(raw, &log))
+            }
+        };
+        let ended = stop == Stop::Ended;
+        let verdict = self
+            .result
+            .as_ref()
+            .map(|result| labels::verdict(result, self.entered.id.as_str(), ended));
+        match verdict {
+            None | Some(Verdict::Observed { .. }) => {
+                self.release(stops).await;
+                let (stdout, stderr) = (self.stdout.finish(), self.stderr.finish());
+                let released = Released {
+                    exit,
+                    stdout,
+                    stderr,
+                };
+                Ok(Seen::whole(verdict, end, released, evidence))
+            }
+            Some(withheld) => {
+                let (stdout, stderr) = (self.stdout.finish_raw(), self.stderr.finish_raw());
+                let released = Released {
+                    exit,
+                    stdout,
+                    stderr,
+                };
+                Ok(Seen::withheld(
+                    withheld,
+                    end,
+                    released,
+                    evidence,
+                    self.keep_raw,
+                ))
+            }
+        }
+    }
+
+    /// Waits, pumping the streams, until the container is gone.
+    async fn wait(&mut self, stops: &Stops) -> Result<(Stop, Option<(RawExit, RunscLog)>), Error> {
         let ended = CancellationToken::new();
         let (stdin, to) = (std::mem::take(&mut self.stdin.0), self.stdin.1.take());
-        let (out_streams, err_streams) = (self.stdout.1.streams(), self.stderr.1.streams());
-        let stdout = &mut self.stdout;
-        let stderr = &mut self.stderr;
-
-        let (stop, came_to) = {
-            let pumps = async {
-                tokio::join!(
-                    output::pump(&mut stdout.0, &mut stdout.1, &mut stdout.2, &ended),
-                    output::pump(&mut stderr.0, &mut stderr.1, &mut stderr.2, &ended),
-                );
-            };
-            let feed = output::feed(stdin, to);
-            tokio::pin!(pumps, feed);
-            let (mut pumped, mut fed) = (false, false);
-            let stop = loop {
-                tokio::select! {
-                    biased;
-                    stop = stops.any() => break stop,
-                    _ = self.end.readable() => break Stop::Ended,
-                    () = &mut pumps, if !pumped => pumped = true,
-                    () = &mut feed, if !fed => fed = true,
-                }
-            };
-            let came_to = settle(&self.slot, &self.log, stop).await;
-            ended.cancel();
-            // What a command that ended wrote is delivered, however slow its reader, unless the
-            // call is to stop; after a takedown there is little to come and nobody waits for it.
-            if !pumped {
-                let patience = async {
-                    match stop {
-                        Stop::Ended => {
-                            stops.any().await;
-                        }
-                        Stop::TimedOut | Stop::Cancelled => {
-                            Deadline::after(Some(LAST_WORDS)).passed().await;
-                        }
-                    }
-                };
-                tokio::select! {
-                    biased;
-                    () = &mut pumps => {}
-                    () = patience => {}
-                }
-            }
-            (stop, came_to?)
-        };
-
-        let take = |kept: &mut Collector| std::mem::replace(kept, Collector::counting());
-        let (exit, end, evidence) = match came_to {
-            // Somebody else took the container down: the driver, as it closed.
-            None => (None, end_of(stop), Evidence::default()),
-            Some((raw, log)) => {
-                let classified = classify::classify(raw, &log);
-                (
-                    classified.exit,
-                    classified.end,
-                    classify::evidence(raw, &log),
-                )
+        let pumps = async { tokio::join!(self.stdout.pump(&ended), self.stderr.pump(&ended)) };
+        let feed = output::feed(stdin, to);
+        tokio::pin!(pumps, feed);
+        let (mut pumped, mut fed) = (false, false);
+        let stop = loop {
+            tokio::select! {
+                biased;
+                stop = stops.any() => break stop,
+                _ = self.end.readable() => break Stop::Ended,
+                _ = &mut pumps, if !pumped => pumped = true,
+                () = &mut feed, if !fed => fed = true,
             }
         };
-        let released = Released {
-            exit,
-            stdout: take(&mut self.stdout.2).finish(out_streams),
-            stderr: take(&mut self.stderr.2).finish(err_streams),
-        };
-        Ok((end, released, evidence))
+        let settled = settle(&self.slot, &self.log, stop).await?;
+        ended.cancel();
+        if !pumped {
+            tokio::select! {
+                biased;
+                _ = &mut pumps => {}
+                () = patience(stop, stops) => {}
+            }
+        }
+        Ok((stop, settled))
+    }
+
+    async fn release(&mut self, stops: &Stops) {
+        tokio::select! {
+            biased;
+            _ = async { tokio::join!(self.stdout.release(), self.stderr.release()) } => {}
+            _ = stops.any() => {}
+        }
+    }
+}
+
+/// What a command that ended wrote is delivered, however slow its reader, unless the call is to
+/// stop; after a takedown there is little to come and nobody waits for it.
+async fn patience(stop: Stop, stops: &Stops) {
+    match stop {
+        Stop::Ended => {
+            stops.any().await;
+        }
+        Stop::TimedOut | Stop::Cancelled => Deadline::after(Some(LAST_WORDS)).passed().await,
     }
 }
 
 /// Sees that a container is gone, and tells how runsc ended where it did so by itself.
-async fn settle(
-    slot: &Slot,
-    log: &std::path::Path,
-    stop: Stop,
-) -> Result<Option<(RawExit, RunscLog)>, Error> {
+async fn settle(slot: &Slot, log: &Path, stop: Stop) -> Result<Option<(RawExit, RunscLog)>, Error> {
     let Some(mut remains) = slot.take() else {
         return Ok(None);
     };

@@ -1,4 +1,4 @@
-//! Whether this runsc is new enough, asked once a driver.
+//! Whether this runsc is new enough and tracks labels where they are wanted, asked once a driver.
 
 use std::time::Duration;
 
@@ -28,7 +28,22 @@ impl Supported {
 
 async fn check(config: &SandboxConfig) -> Result<(), Error> {
     let path = config.runsc.as_path().to_owned();
-    let request = SpawnRequest::plain(runsc::version(config), true);
+    let wants_cfc = config.policy.is_some();
+    let (known, output) = ask(config, wants_cfc).await?;
+    if !known && wants_cfc && ask(config, false).await?.0 {
+        return Err(Error::CfcUnsupported { path });
+    }
+    match release_date(&output) {
+        Some(date) if known && date >= OLDEST => Ok(()),
+        Some(date) if known => Err(Error::RunscTooOld { path, date }),
+        _ => Err(Error::RunscUnknown { path }),
+    }
+}
+
+/// Whether runsc prints its version, and what it prints. A flag that it does not know makes it
+/// fail, so the same question tells whether it knows `--cfc`.
+async fn ask(config: &SandboxConfig, cfc: bool) -> Result<(bool, Vec<u8>), LaunchError> {
+    let request = SpawnRequest::plain(runsc::version(config, cfc), true);
     let (sender, answer) = oneshot::channel();
     let ask = move || {
         let _ = sender.send(spawn::run_bounded(request, LIMIT));
@@ -38,14 +53,7 @@ async fn check(config: &SandboxConfig) -> Result<(), Error> {
         .spawn(ask)
         .map_err(|_| LaunchError::NoLauncher)?;
     let (status, output) = answer.await.map_err(|_| LaunchError::NoLauncher)??;
-    if !status.is_some_and(|status| status.success()) {
-        return Err(Error::RunscUnknown { path });
-    }
-    match release_date(&output) {
-        Some(date) if date >= OLDEST => Ok(()),
-        Some(date) => Err(Error::RunscTooOld { path, date }),
-        None => Err(Error::RunscUnknown { path }),
-    }
+    Ok((status.is_some_and(|status| status.success()), output))
 }
 
 /// The date in `runsc version release-20240729.0`, or in Debian's `0.0~20240729.0`.

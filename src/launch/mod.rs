@@ -2,6 +2,7 @@
 
 pub(crate) mod bundle;
 pub(crate) mod deadline;
+pub(crate) mod donation;
 pub(crate) mod output;
 pub(crate) mod spawn;
 pub(crate) mod state;
@@ -25,6 +26,9 @@ pub enum LaunchError {
     /// A pipe could not be made.
     #[error("could not make a pipe ({0}): too many files may be open")]
     Pipe(std::io::Error),
+    /// The files of a call's context and result could not be made.
+    #[error("could not make the files of a call's labels ({0}): memory may be short")]
+    Donation(std::io::Error),
     /// The program could not be executed.
     #[error("could not execute {program:?} ({source})")]
     Execute {
@@ -85,6 +89,7 @@ impl LaunchError {
         match self {
             Self::Write { .. } => "scratch-write-failed",
             Self::Pipe(_) => "pipe-failed",
+            Self::Donation(_) => "donation-failed",
             Self::Execute { .. } => "execute-failed",
             Self::UserNamespace { .. } => "user-namespace-unavailable",
             Self::Overlay { .. } => "overlay-unavailable",

@@ -2,6 +2,7 @@
 //! call's end.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -44,11 +45,6 @@ impl Collector {
         }
     }
 
-    /// For a stream that is written on and not kept.
-    pub(crate) fn counting() -> Self {
-        Self::new(0)
-    }
-
     fn push(&mut self, mut chunk: &[u8]) {
         self.bytes += chunk.len() as u64;
         let head_room = self.cap.div_ceil(2) - self.head.len();
@@ -86,63 +82,104 @@ impl Collector {
     }
 }
 
-/// Where a stream goes, taken apart from what is kept of it, so that dropping the pump in the
-/// middle of a write loses nothing that was kept.
-pub(crate) enum Sink {
-    Keep,
-    Stream(Box<dyn AsyncWrite + Send + Unpin>),
+/// An output stream of a command: our end of its pipe, where it goes, and what was kept of it.
+/// Dropping a pump in the middle of a write loses nothing that was kept.
+pub(crate) struct Channel {
+    pipe: Option<pipe::Receiver>,
+    to: Option<Box<dyn AsyncWrite + Send + Unpin>>,
+    /// Whether the bytes wait for [`Channel::release`].
+    held: bool,
+    kept: Collector,
 }
 
-impl Sink {
-    pub(crate) fn of(output: Output) -> (Self, Collector) {
-        match output {
-            Output::Keep { cap } => (Self::Keep, Collector::new(cap)),
-            Output::Stream(writer) => (Self::Stream(writer), Collector::counting()),
-        }
-    }
-
-    pub(crate) fn streams(&self) -> bool {
-        matches!(self, Self::Stream(_))
-    }
-}
-
-/// Reads a stream to its end, or until a short while after `ended`. Time spent on a slow reader of
-/// a [`Sink::Stream`] does not count: what the command wrote reaches it.
-pub(crate) async fn pump(
-    from: &mut Option<pipe::Receiver>,
-    to: &mut Sink,
-    kept: &mut Collector,
-    ended: &CancellationToken,
-) {
-    let Some(mut pipe) = from.take() else { return };
-    let mut chunk = vec![0; CHUNK];
-    let mut drain = None;
-    loop {
-        let read = tokio::select! {
-            biased;
-            read = pipe.read(&mut chunk) => read,
-            () = drained(ended, &mut drain) => return,
+impl Channel {
+    /// A stream of which at most `cap` bytes are kept; held back where a verdict is to come first.
+    pub(crate) fn new(pipe: OwnedFd, output: Output, cap: usize, hold: bool) -> io::Result<Self> {
+        let (to, cap) = match output {
+            Output::Stream(writer) => (Some(writer), if hold { cap } else { 0 }),
+            Output::Keep => (None, cap),
         };
-        match read {
-            Ok(0) | Err(_) => {
-                kept.open = false;
+        let pipe = Some(pipe::Receiver::from_owned_fd(pipe)?);
+        Ok(Self {
+            pipe,
+            to,
+            held: hold,
+            kept: Collector::new(cap),
+        })
+    }
+
+    /// Reads the stream to its end, or until a short while after `ended`. Time spent on a slow
+    /// reader does not count: what the command wrote reaches it.
+    pub(crate) async fn pump(&mut self, ended: &CancellationToken) {
+        let Some(mut pipe) = self.pipe.take() else {
+            return;
+        };
+        let kept = &mut self.kept;
+        let mut to = self.to.as_mut().filter(|_| !self.held);
+        let mut chunk = vec![0; CHUNK];
+        let mut drain = None;
+        loop {
+            let read = tokio::select! {
+                biased;
+                read = pipe.read(&mut chunk) => read,
+                () = drained(ended, &mut drain) => return,
+            };
+            let count = match read {
+                Ok(0) | Err(_) => break,
+                Ok(count) => count,
+            };
+            kept.push(&chunk[..count]);
+            if let Some(writer) = &mut to
+                && let Err(err) = writer.write_all(&chunk[..count]).await
+            {
+                // The pipe is dropped: the command's next write fails, as it would have directly.
+                kept.stream_error = Some(err.kind());
                 break;
             }
-            Ok(count) => kept.push(&chunk[..count]),
         }
-        if let (Sink::Stream(writer), Ok(count)) = (&mut *to, read)
-            && let Err(err) = writer.write_all(&chunk[..count]).await
+        kept.open = false;
+        if let Some(writer) = to
+            && let Err(err) = writer.flush().await
         {
-            // The pipe is dropped: the command's next write fails, as it would have directly.
-            kept.stream_error = Some(err.kind());
-            kept.open = false;
-            return;
+            kept.stream_error.get_or_insert(err.kind());
         }
     }
-    if let Sink::Stream(writer) = to
-        && let Err(err) = writer.flush().await
-    {
-        kept.stream_error = Some(err.kind());
+
+    /// Writes on what was held back.
+    pub(crate) async fn release(&mut self) {
+        let Some(writer) = self.to.as_mut().filter(|_| self.held) else {
+            return;
+        };
+        let kept = &self.kept;
+        let written = async {
+            writer.write_all(&kept.head).await?;
+            // A ring that is full starts at its oldest byte.
+            writer.write_all(&kept.ring[kept.oldest..]).await?;
+            writer.write_all(&kept.ring[..kept.oldest]).await?;
+            writer.flush().await
+        };
+        if let Err(err) = written.await {
+            self.kept.stream_error = Some(err.kind());
+        }
+    }
+
+    /// What was kept. Of a stream that was written on, that is nothing.
+    pub(crate) fn finish(self) -> Captured {
+        let streamed = self.to.is_some();
+        let captured = self.kept.finish(streamed && !self.held);
+        if !streamed {
+            return captured;
+        }
+        Captured {
+            head: Vec::new(),
+            tail: Vec::new(),
+            ..captured
+        }
+    }
+
+    /// What was kept, also of a stream that was held back and never written on.
+    pub(crate) fn finish_raw(self) -> Captured {
+        self.kept.finish(self.to.is_some() && !self.held)
     }
 }
 

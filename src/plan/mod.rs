@@ -153,6 +153,8 @@ pub struct Request<'a> {
     pub cwd: Option<&'a Path>,
     /// Variables beside the fixed ones.
     pub env: &'a [(OsString, OsString)],
+    /// What runsc is told of the call, where it tracks labels.
+    pub context: Option<&'a [u8]>,
 }
 
 /// The directories of a runtime that a plan lays its paths out in.
@@ -237,6 +239,9 @@ pub struct Plan {
     pub overlay: Option<Overlay>,
     /// The user namespace that the child makes for itself before it becomes runsc.
     pub user_namespace: Option<IdMap>,
+    /// What runsc reads of the call on [`runsc::CONTEXT_FD`]; it then writes a result on
+    /// [`runsc::RESULT_FD`]. Neither is ever a path.
+    pub context: Option<Vec<u8>>,
     /// runsc's log, which is empty exactly where the command really started.
     pub log: PathBuf,
     /// What is executed.
@@ -293,6 +298,7 @@ pub fn plan(
         log: &log,
         bundle_dir: &bundle_dir,
         id: &id,
+        labelled: request.context.is_some(),
         // Where the kernel cannot keep a mount read-only, the gofer can, without directfs.
         directfs: config
             .mounts
@@ -309,6 +315,7 @@ pub fn plan(
         links: sources.links,
         read_only: sources.read_only,
         overlay,
+        context: request.context.map(<[u8]>::to_vec),
         log,
         command,
     })

@@ -7,6 +7,11 @@ use super::CommandLine;
 use super::id::ContainerId;
 use crate::config::SandboxConfig;
 
+/// The descriptor on which runsc reads what the caller says of a call.
+pub const CONTEXT_FD: i32 = 3;
+/// The descriptor on which runsc writes what it tracked.
+pub const RESULT_FD: i32 = 4;
+
 /// The flags before every subcommand.
 fn globals(config: &SandboxConfig, state_dir: &Path) -> Vec<OsString> {
     let mut args = vec![
@@ -18,6 +23,13 @@ fn globals(config: &SandboxConfig, state_dir: &Path) -> Vec<OsString> {
     ];
     if config.rootless {
         args.push("--rootless".into());
+    }
+    if let Some(policy) = &config.policy {
+        args.extend([
+            "--cfc".into(),
+            "--cfc-policy".into(),
+            policy.as_path().into(),
+        ]);
     }
     args
 }
@@ -35,6 +47,8 @@ pub struct Run<'a> {
     pub bundle_dir: &'a Path,
     /// The container's id.
     pub id: &'a ContainerId,
+    /// Whether there is a context to read and a result to write.
+    pub labelled: bool,
     /// Whether the sandbox may open the host's files itself, as runsc's default has it.
     pub directfs: bool,
 }
@@ -77,10 +91,11 @@ pub fn state(config: &SandboxConfig, state_dir: &Path, id: &ContainerId) -> Comm
     control(config, state_dir, &["state", id.as_str()])
 }
 
-/// Prints the version, needing nothing.
+/// Prints the version, needing nothing; with `--cfc` before it, only where runsc knows that.
 #[must_use]
-pub fn version(config: &SandboxConfig) -> CommandLine {
-    command(config, vec!["--version".into()])
+pub fn version(config: &SandboxConfig, cfc: bool) -> CommandLine {
+    let flags = cfc.then_some("--cfc").into_iter().chain(["--version"]);
+    command(config, flags.map(OsString::from).collect())
 }
 
 fn control(config: &SandboxConfig, state_dir: &Path, words: &[&str]) -> CommandLine {

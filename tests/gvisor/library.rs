@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use runsc_driver::cfc::mode::EnforcementMode;
 use runsc_driver::direct::DirectDriver;
 use runsc_driver::driver::{Cause, End, Exit, Output, Stdin};
 use runsc_driver::{Call, Driver, Error, NetworkMode, Outcome, SandboxConfig, SandboxOptions};
@@ -19,6 +20,7 @@ fn driver(place: &Place) -> Arc<DirectDriver> {
         &place.workspace,
     );
     options.network = NetworkMode::None;
+    options.mode = EnforcementMode::Disabled;
     options.rootless = !is_root();
     options.native_store = Some(store);
     let host = place.host();
@@ -282,6 +284,7 @@ async fn scratch_of_the_callers_choice_is_used_and_kept() {
         &place.workspace,
     );
     options.network = NetworkMode::None;
+    options.mode = EnforcementMode::Disabled;
     options.rootless = !is_root();
     options.scratch = Some(named.clone());
     let host = place.host();
