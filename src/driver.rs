@@ -99,6 +99,10 @@ pub struct Call {
     /// Whether to hand out what a verdict withholds, as [`Outcome::raw`], to an operator who is
     /// cleared for it. No model may see it.
     pub keep_raw: bool,
+    /// Lets the command connect to every Unix socket that its image and mounts show, which is the
+    /// way to a host's own broker and to nothing else where nothing else has a socket. Whoever
+    /// sets it sees to that.
+    pub host_uds: bool,
 }
 
 impl Default for Call {
@@ -116,6 +120,7 @@ impl Default for Call {
             context: None,
             labels: LabelView::default(),
             keep_raw: false,
+            host_uds: false,
         }
     }
 }
@@ -139,6 +144,7 @@ impl fmt::Debug for Call {
             .field("cwd", &self.cwd)
             .field("env", &names)
             .field("deadline", &self.deadline)
+            .field("host_uds", &self.host_uds)
             .finish_non_exhaustive()
     }
 }

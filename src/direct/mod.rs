@@ -76,6 +76,7 @@ impl Shared {
             cwd: call.cwd.as_deref(),
             env: &call.env,
             context: context.as_deref(),
+            host_uds: call.host_uds,
         };
         let dir = &self.config.scratch.dir;
         let layout = Layout {

@@ -155,6 +155,8 @@ pub struct Request<'a> {
     pub env: &'a [(OsString, OsString)],
     /// What runsc is told of the call, where it tracks labels.
     pub context: Option<&'a [u8]>,
+    /// Whether it may connect to the Unix sockets that it sees.
+    pub host_uds: bool,
 }
 
 /// The directories of a runtime that a plan lays its paths out in.
@@ -306,6 +308,7 @@ pub fn plan(
             .filter(|mount| mount.read_only())
             .count()
             == sources.read_only.len(),
+        host_uds: request.host_uds,
     });
     Ok(Plan {
         user_namespace,

@@ -51,6 +51,8 @@ pub struct Run<'a> {
     pub labelled: bool,
     /// Whether the sandbox may open the host's files itself, as runsc's default has it.
     pub directfs: bool,
+    /// Whether the sandbox may connect to the host's Unix sockets that it sees.
+    pub host_uds: bool,
 }
 
 /// `run`, attached. The log is a file: given a descriptor, only runsc's client would write to it,
@@ -60,6 +62,9 @@ pub fn run(run: &Run<'_>) -> CommandLine {
     let mut args = globals(run.config, run.state_dir);
     if !run.directfs {
         args.push("--directfs=false".into());
+    }
+    if run.host_uds {
+        args.push("--host-uds=open".into());
     }
     let mut log_flag = OsString::from("--log=");
     log_flag.push(run.log);
