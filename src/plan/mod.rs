@@ -88,7 +88,10 @@ pub enum PlanError {
         uid: u32,
     },
     /// A mount's source went away or cannot be examined.
-    #[error("the mount source {path:?} for {sandbox_path:?} cannot be used, since {reason}")]
+    #[error(
+        "the mount source {path:?} for {sandbox_path:?} cannot be used, since {reason}: \
+         bring it back, or leave the mount out"
+    )]
     BadMountSource {
         /// On the host.
         path: PathBuf,
@@ -119,7 +122,10 @@ pub enum PlanError {
         path: PathBuf,
     },
     /// The caller's user cannot be told, so no user namespace can be mapped.
-    #[error("the user id of this process cannot be told, so it cannot run runsc rootless")]
+    #[error(
+        "the user id of this process cannot be told, so it cannot run runsc rootless: name a \
+         runsc, which is run as it is"
+    )]
     UnknownUser,
 }
 
