@@ -346,3 +346,6 @@ fn user_namespace(config: &SandboxConfig, host: &Host) -> Result<Option<IdMap>, 
         _ => Err(PlanError::UnknownUser),
     }
 }
+
+#[cfg(test)]
+mod tests;
