@@ -99,3 +99,6 @@ impl LaunchError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
