@@ -128,6 +128,8 @@ impl Parts {
             return Ok(());
         }
         if self.ask_runsc(&watched) {
+            // What its delete left: the processes are gone, whatever runsc says of the files.
+            self.remove_state();
             return Ok(());
         }
         let left = NotTakenDown {
