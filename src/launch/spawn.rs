@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 use command_fds::{CommandFdExt, FdMapping};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 
 use super::LaunchError;
 use super::sys::{self, ChildSetup, OverlayMount, ReadOnlyBind, Step, UserMap};
@@ -86,9 +87,13 @@ impl Child {
         self.pidfd.try_clone()
     }
 
+    /// Kills it and its group, in which are those that it started and that did not leave.
     pub(crate) fn kill(&self) {
-        // It fails where the child was awaited: then it is gone.
-        let _ = sys::pidfd_kill(&self.pidfd, Signal::SIGKILL);
+        // It fails where the child was awaited: then its pid, and with it the group's, may be
+        // another's.
+        if sys::pidfd_kill(&self.pidfd, Signal::SIGKILL).is_ok() {
+            let _ = killpg(Pid::from_raw(self.pid().cast_signed()), Signal::SIGKILL);
+        }
     }
 
     /// Its status, where it has ended.
