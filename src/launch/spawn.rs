@@ -15,6 +15,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use command_fds::{CommandFdExt, FdMapping};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -186,10 +187,12 @@ pub(crate) fn run_bounded(
     let status = child.wait(limit).ok().flatten();
     let mut output = Vec::new();
     if let (Some(_), Some(stdout)) = (status, pipes.stdout) {
-        // Ended, it wrote what it had; a pipe holds less than this.
-        let _ = std::fs::File::from(stdout)
-            .take(64 * 1024)
-            .read_to_end(&mut output);
+        // Ended, it wrote what it had. Whoever else holds the pipe is not waited for.
+        if fcntl(&stdout, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).is_ok() {
+            let _ = std::fs::File::from(stdout)
+                .take(64 * 1024)
+                .read_to_end(&mut output);
+        }
     }
     Ok((status, output))
 }
