@@ -7,6 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -176,9 +177,22 @@ impl Fake {
         receiver.await.unwrap();
     }
 
-    /// The process that the fake left behind; the end of the test is its end.
-    pub fn survivor(&self) -> Survivor {
-        Survivor(self.read("survivor").trim().parse().unwrap())
+    /// Whether the process that the fake left behind has ended.
+    pub fn survivor_ended(&self) -> bool {
+        let pid = self.read("survivor").trim().parse().unwrap();
+        pidfd(pid).is_none_or(|end| wait_readable(&end, Duration::ZERO))
+    }
+}
+
+impl Drop for Fake {
+    /// Ends what a test's fakes left, however the test ended.
+    fn drop(&mut self) {
+        for pid in self.place.processes() {
+            if let Some(end) = pidfd(pid) {
+                let _ = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
+                wait_readable(&end, NOT_HUNG);
+            }
+        }
     }
 }
 
@@ -212,24 +226,6 @@ impl Seen {
                 .collect(),
             pid: stat.split(' ').next().unwrap().parse().unwrap(),
             group: fields[1],
-        }
-    }
-}
-
-pub struct Survivor(u32);
-
-impl Survivor {
-    /// Whether it has ended, at the latest after this long.
-    pub fn ended_within(&self, limit: std::time::Duration) -> bool {
-        pidfd(self.0).is_none_or(|end| wait_readable(&end, limit))
-    }
-}
-
-impl Drop for Survivor {
-    fn drop(&mut self) {
-        if let Some(end) = pidfd(self.0) {
-            let _ = kill(Pid::from_raw(self.0.cast_signed()), Signal::SIGKILL);
-            wait_readable(&end, NOT_HUNG);
         }
     }
 }

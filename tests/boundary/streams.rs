@@ -101,9 +101,7 @@ async fn a_process_that_holds_the_pipes_does_not_hold_the_call() {
         r#"setsid "$here/idle" 1000 & echo $! >"$here/survivor"; echo hi"#,
     );
     let driver = fake.driver();
-    let outcome = bounded(driver.run(Call::new(["true"]))).await;
-    let _survivor = fake.survivor();
-    let outcome = outcome.unwrap();
+    let outcome = bounded(driver.run(Call::new(["true"]))).await.unwrap();
     assert_eq!((outcome.end, outcome.exit()), (End::Exited, ZERO));
     let released = outcome.released().unwrap();
     assert_eq!(

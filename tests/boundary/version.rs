@@ -124,8 +124,6 @@ async fn an_answer_is_taken_though_somebody_holds_its_stream_open() {
         r#"setsid "$here/idle" 1000 & echo $! >"$here/survivor""#,
     );
     let driver = fake.driver();
-    let ran = run(&driver).await;
-    let _survivor = fake.survivor();
-    let outcome = ran.unwrap();
+    let outcome = run(&driver).await.unwrap();
     assert_eq!((outcome.end, outcome.exit()), (End::Exited, ZERO));
 }
