@@ -6,6 +6,6 @@ cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 . scripts/lib.sh
 
 need_nextest
-cargo nextest run --locked --lib --bins "$@"
+cargo nextest run --locked --lib --bins --test boundary "$@"
 # nextest runs no documentation tests.
 cargo test --locked --quiet --doc

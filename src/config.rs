@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::cfc::mode::EnforcementMode;
-use crate::trust::TrustedPath;
+use crate::trust::{TrustedPath, scratch};
 
 mod error;
 mod resolve;
@@ -229,6 +229,22 @@ impl SandboxConfig {
     pub fn policy(&self) -> Option<&TrustedPath> {
         self.policy.as_ref()
     }
+    /// The same for a run of its own: another tag, and another scratch directory beside this one,
+    /// or below it where the caller named it.
+    ///
+    /// # Errors
+    /// The system has no randomness to give.
+    pub fn for_child(&self, run_id: &str) -> Result<Self, getrandom::Error> {
+        let name = scratch::dir_name(run_id)?;
+        let mut child = self.clone();
+        child.scratch.dir = match &self.scratch.verified_parent {
+            Some(parent) => parent.join(name),
+            None => self.scratch.dir.join(name),
+        };
+        child.run_tag = scratch::run_tag(run_id)?;
+        Ok(child)
+    }
+
     /// How strictly calls hold to their labels, at the least.
     #[must_use]
     pub fn mode(&self) -> EnforcementMode {

@@ -1,24 +1,29 @@
 //! The vocabulary: what a harness asks for and what it is told.
 
+mod error;
+mod outcome;
+mod session;
+
 use std::ffi::OsString;
 use std::fmt;
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite};
 pub use tokio_util::sync::CancellationToken;
 
-use crate::cfc::context::{ContextError, InvocationContext};
-use crate::cfc::label::{Label, LabelView};
-use crate::cfc::mode::EnforcementMode;
-use crate::cfc::result::Diagnostic;
-use crate::launch::LaunchError;
+use crate::cfc::context::InvocationContext;
+use crate::cfc::label::LabelView;
 pub use crate::launch::teardown::NotTakenDown;
-use crate::plan::PlanError;
-use crate::trust::scratch::ScratchError;
+pub use crate::selection::description::Description;
+pub use error::Error;
+pub use outcome::{
+    Captured, Cause, End, Evidence, Exit, Observation, Outcome, Raw, Released, StartFailure,
+};
+pub use session::{LostReason, OnOverrun, SessionInfo, SessionRefusal, SessionState};
 
 /// A boxed future, as the trait's methods return it: one box a call is nothing beside a sandbox's
 /// boot, and it keeps [`Driver`] dyn-compatible.
@@ -35,7 +40,20 @@ pub trait Driver: Send + Sync {
     /// [`Error`] where nothing was started, or where it cannot be told what became of it.
     fn run(&self, call: Call) -> BoxFuture<'_, Result<Outcome, Error>>;
 
-    /// Refuses later calls, takes the calls in flight down, and removes the scratch tree where
+    /// What the driver says of itself.
+    fn describe(&self) -> Description;
+
+    /// The sessions that it holds, by name.
+    fn sessions(&self) -> Vec<SessionInfo>;
+
+    /// A driver of its own with the same configuration: its own sessions, its own cap, its own
+    /// scratch directory and its own close. It is what a run's child gets.
+    ///
+    /// # Errors
+    /// [`Error::NoRandomness`].
+    fn child(&self, run_id: &str) -> Result<Arc<dyn Driver>, Error>;
+
+    /// Refuses later calls, takes the calls and sessions in flight down, and removes the scratch tree where
     /// nothing foreign is left in it. Calling it again does nothing.
     fn close(&self) -> BoxFuture<'_, ()>;
 }
@@ -99,6 +117,11 @@ pub struct Call {
     /// Whether to hand out what a verdict withholds, as [`Outcome::raw`], to an operator who is
     /// cleared for it. No model may see it.
     pub keep_raw: bool,
+    /// The session to run in; none for a container of the call's own. The first call that names one
+    /// starts it.
+    pub session: Option<String>,
+    /// What becomes of a session whose command overruns its deadline.
+    pub on_overrun: OnOverrun,
     /// Lets the command connect to every Unix socket that its image and mounts show, which is the
     /// way to a host's own broker and to nothing else where nothing else has a socket. Whoever
     /// sets it sees to that.
@@ -120,6 +143,8 @@ impl Default for Call {
             context: None,
             labels: LabelView::default(),
             keep_raw: false,
+            session: None,
+            on_overrun: OnOverrun::default(),
             host_uds: false,
         }
     }
@@ -146,287 +171,5 @@ impl fmt::Debug for Call {
             .field("deadline", &self.deadline)
             .field("host_uds", &self.host_uds)
             .finish_non_exhaustive()
-    }
-}
-
-/// What was kept of an output stream.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Captured {
-    /// The first bytes: all of them, unless the stream is truncated.
-    pub head: Vec<u8>,
-    /// The last bytes of a truncated stream.
-    pub tail: Vec<u8>,
-    /// How many bytes the command wrote to the stream.
-    pub bytes: u64,
-    /// Whether bytes between head and tail are missing.
-    pub truncated: bool,
-    /// Whether the stream was still open when the call ended, so that more may have come.
-    pub open: bool,
-    /// Why writing on to the caller's stream stopped, where it did.
-    pub stream_error: Option<std::io::ErrorKind>,
-}
-
-/// How sure a command's exit value is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Cause {
-    /// The command exited with this value.
-    Exit,
-    /// The command exited with this value, or was ended by the signal that it is 128 more than,
-    /// or the sandbox was lost: nothing tells them apart.
-    Ambiguous,
-}
-
-/// A command's exit value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Exit {
-    /// As runsc reports it: 0 to 255.
-    pub code: u8,
-    /// How sure it is.
-    pub cause: Cause,
-}
-
-/// Why a command did not start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum StartFailure {
-    /// The image has no such program, or a script's interpreter is missing.
-    NoSuchCommand,
-    /// The program is there and cannot be executed.
-    NotExecutable,
-    /// The image cannot be mounted.
-    BadRootfs,
-    /// A mount's source or destination cannot be mounted.
-    BadMount,
-    /// The working directory cannot be entered.
-    BadCwd,
-    /// The bundle cannot be read.
-    BadBundle,
-    /// This runsc cannot give the network that was asked for.
-    NetworkUnavailable,
-    /// This runsc does not know a flag that the driver gives it.
-    UnsupportedFlag,
-    /// The labels let nothing out, not even why.
-    Withheld,
-    /// runsc failed in a way that the driver's table does not know.
-    Unknown,
-}
-
-/// What is known of the runsc process behind an outcome, for an operator.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Evidence {
-    /// runsc's exit status; none where it was ended by a signal or not awaited.
-    pub status: Option<i32>,
-    /// The signal that ended runsc.
-    pub signal: Option<i32>,
-    /// The messages of runsc's log, oldest first, bounded.
-    pub log: Vec<String>,
-}
-
-/// How a call ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// The command ran to its end.
-    Exited,
-    /// The call's deadline came first. The command and all that it started are gone.
-    TimedOut,
-    /// The call was cancelled. The command and all that it started are gone.
-    Cancelled,
-    /// The command did not start.
-    NotStarted(StartFailure),
-    /// runsc itself was ended by a signal that the driver did not send: the command may have run
-    /// in part.
-    Lost,
-}
-
-/// What a command let out.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Released {
-    /// Its exit value; there for [`End::Exited`] alone.
-    pub exit: Option<Exit>,
-    /// What was kept of its standard output.
-    pub stdout: Captured,
-    /// What was kept of its standard error.
-    pub stderr: Captured,
-}
-
-/// What may be seen of a call. Text and exit value are only where they may be.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Observation {
-    /// No policy: nothing was tracked, and nothing is withheld.
-    Untracked(Released),
-    /// The container read nothing that is labelled.
-    Observed {
-        /// The label: empty.
-        label: Label,
-        /// What there is to tell of the result.
-        diagnostics: Vec<Diagnostic>,
-        /// The output.
-        released: Released,
-    },
-    /// The container may have read what is labelled: that there is output is all that may be seen.
-    Opaque {
-        /// The label.
-        label: Label,
-        /// What there is to tell of the result; not the command's status.
-        diagnostics: Vec<Diagnostic>,
-        /// How many bytes the command wrote to standard output.
-        stdout_bytes: u64,
-        /// How many bytes the command wrote to standard error.
-        stderr_bytes: u64,
-    },
-    /// What the container read cannot be told.
-    Denied {
-        /// Why, and what there is to tell.
-        diagnostics: Vec<Diagnostic>,
-    },
-}
-
-/// What a verdict withholds, for an operator who asked for it by name.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Raw {
-    /// What was withheld.
-    pub released: Released,
-    /// What is known of runsc.
-    pub evidence: Evidence,
-}
-
-impl fmt::Debug for Raw {
-    /// Nothing of it reaches a log.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Raw").finish_non_exhaustive()
-    }
-}
-
-/// What became of a call. It claims no more than its evidence.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Outcome {
-    /// The container's id.
-    pub container_id: String,
-    /// How it ended.
-    pub end: End,
-    /// What may be seen of it.
-    pub observation: Observation,
-    /// From the call's start to the return, in wall-clock time.
-    pub elapsed: Duration,
-    /// What is known of runsc; nothing where the output is withheld.
-    pub evidence: Evidence,
-    /// What was withheld, where the call asked for it.
-    pub raw: Option<Raw>,
-}
-
-impl Outcome {
-    /// What was let out, where it may be seen.
-    #[must_use]
-    pub fn released(&self) -> Option<&Released> {
-        match &self.observation {
-            Observation::Untracked(released) | Observation::Observed { released, .. } => {
-                Some(released)
-            }
-            Observation::Opaque { .. } | Observation::Denied { .. } => None,
-        }
-    }
-
-    /// The exit value, where the command ran to its end and it may be seen.
-    #[must_use]
-    pub fn exit(&self) -> Option<Exit> {
-        self.released()?.exit
-    }
-}
-
-/// Why a call gave no outcome.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The driver was closed.
-    #[error("the driver is closed and takes no more calls")]
-    Closed,
-    /// The system gave no random bytes for an id.
-    #[error("the system has no randomness to give ({0})")]
-    NoRandomness(getrandom::Error),
-    /// The runsc is older than the driver supports.
-    #[error(
-        "the runsc {path:?} of {date} is too old: the control socket of its sandboxes is open to \
-         every user of the machine, and newer images fail on its statx; install release 20240729 \
-         or newer (scripts/install-store.sh fetches one, in Debian 12 from bookworm-backports)"
-    )]
-    RunscTooOld {
-        /// The binary.
-        path: PathBuf,
-        /// The date of its release, as a number: 20221219.
-        date: u32,
-    },
-    /// The runsc does not tell its release.
-    #[error(
-        "the runsc {path:?} does not say which release it is, so it cannot be told to be new \
-         enough: use one whose `--version` names its date, such as `release-20240729.0`"
-    )]
-    RunscUnknown {
-        /// The binary.
-        path: PathBuf,
-    },
-    /// The runsc does not track labels.
-    #[error(
-        "the runsc {path:?} does not know --cfc, so it cannot track the labels that a policy \
-         asks for: use one that does (scripts/install-store.sh puts runsc-cfc in the store), or \
-         run without a policy (--no-cfc)"
-    )]
-    CfcUnsupported {
-        /// The binary.
-        path: PathBuf,
-    },
-    /// The mode enforces labels and there is no policy to track them by. Nothing was run.
-    #[error(
-        "the mode {mode} enforces labels and no CFC policy is configured: name a policy, or a \
-         mode that does not enforce (disabled, observe)"
-    )]
-    NoPolicy {
-        /// The mode of the call.
-        mode: EnforcementMode,
-    },
-    /// The caller's context cannot be used. Nothing was run.
-    #[error(transparent)]
-    Context(#[from] ContextError),
-    /// The labelling runsc refused to start the container, by a rule of its own.
-    #[error("{message}")]
-    LabelRule {
-        /// Its code for the rule.
-        rule: String,
-        /// Its sentence.
-        message: String,
-    },
-    /// The call cannot be laid out. Nothing was written and nothing was started.
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    /// The scratch directory is not to be trusted or could not be made. Nothing is run.
-    #[error(transparent)]
-    Scratch(#[from] ScratchError),
-    /// A process could not be started.
-    #[error(transparent)]
-    Launch(#[from] LaunchError),
-    /// A container may still be there.
-    #[error(transparent)]
-    NotTakenDown(#[from] NotTakenDown),
-}
-
-impl Error {
-    /// The stable word that a harness branches on.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Closed => "closed",
-            Self::NoRandomness(_) => "no-randomness",
-            Self::RunscTooOld { .. } => "runsc-too-old",
-            Self::RunscUnknown { .. } => "runsc-unknown",
-            Self::CfcUnsupported { .. } => "cfc-unsupported",
-            Self::NoPolicy { .. } => "policy-required",
-            Self::Context(err) => err.code(),
-            Self::LabelRule { .. } => "label-rule",
-            Self::Plan(err) => err.code(),
-            Self::Scratch(err) => err.code(),
-            Self::Launch(err) => err.code(),
-            Self::NotTakenDown(_) => "not-taken-down",
-        }
     }
 }

@@ -58,6 +58,35 @@ const TABLE: [Row; 14] = [
     row("reading spec: ", "", BadBundle),
 ];
 
+/// What follows the name of the command in a message of `exec`.
+const EXEC: [Row; 9] = [
+    row(
+        "error finding executable ",
+        ": no such file or directory",
+        NoSuchCommand,
+    ),
+    row(
+        "error finding executable ",
+        ": permission denied",
+        NotExecutable,
+    ),
+    row(
+        "failed to load ",
+        ": no such file or directory",
+        NoSuchCommand,
+    ),
+    row("failed to load ", ": permission denied", NotExecutable),
+    row("failed to load ", ": exec format error", NotExecutable),
+    row("failed to load ", ": not a directory", NotExecutable),
+    row(
+        "failed to load ",
+        ": too many symbolic links encountered",
+        NotExecutable,
+    ),
+    row("failed to load ", ": file name too long", NotExecutable),
+    row("failed to find initial working directory ", "", BadCwd),
+];
+
 /// What the messages of a failed start mean together.
 #[must_use]
 pub fn failure(messages: &[String]) -> StartFailure {
@@ -68,12 +97,31 @@ pub fn failure(messages: &[String]) -> StartFailure {
 }
 
 fn meaning(message: &str) -> Option<StartFailure> {
+    let (table, message) = match after_command(message) {
+        Some(rest) => (&EXEC[..], rest),
+        None => (&TABLE[..], message),
+    };
     let fits = |row: &&Row| {
         message
             .strip_prefix(row.start)
             .is_some_and(|rest| rest.ends_with(row.end))
     };
-    TABLE.iter().find(fits).map(|row| row.means)
+    table.iter().find(fits).map(|row| row.means)
+}
+
+/// What follows the command's name in a message of `exec`. The name is quoted as Go does it, so a
+/// quote in it is escaped and cannot end it.
+fn after_command(message: &str) -> Option<&str> {
+    let quoted = message
+        .strip_prefix("executing processes for container: executing command ")?
+        .strip_prefix('"')?;
+    let mut escaped = false;
+    let end = quoted.bytes().position(|byte| {
+        let ends = byte == b'"' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        ends
+    })?;
+    quoted[end + 1..].strip_prefix(" in sandbox: ")
 }
 
 #[cfg(test)]
@@ -124,6 +172,57 @@ mod tests {
         ];
         for (message, means) in cases {
             assert_eq!(failure(std::slice::from_ref(&message)), means, "{message}");
+        }
+    }
+
+    #[test]
+    fn measured_messages_of_exec_and_names_that_would_forge_them() {
+        let message = |name: &str, rest: &str| {
+            format!(
+                "executing processes for container: executing command {name} in sandbox: {rest}"
+            )
+        };
+        let cwd = "failed to find initial working directory \"/x\": no such file or directory";
+        let cases = [
+            (
+                "\"x\"",
+                "failed to load x: permission denied",
+                NotExecutable,
+            ),
+            (
+                "\"x\"",
+                "failed to load x: no such file or directory",
+                NoSuchCommand,
+            ),
+            (
+                "\"x\"",
+                "error finding executable \"x\" in PATH [/bin]: no such file or directory",
+                NoSuchCommand,
+            ),
+            ("\"x\"", cwd, BadCwd),
+            (
+                r#""x\" in sandbox: failed to load ""#,
+                "failed to load x: exec format error",
+                NotExecutable,
+            ),
+            (
+                "x",
+                "failed to load x: permission denied",
+                StartFailure::Unknown,
+            ),
+            (
+                "\"x",
+                "failed to load x: permission denied",
+                StartFailure::Unknown,
+            ),
+            (
+                "\"x\"",
+                "something else: permission denied",
+                StartFailure::Unknown,
+            ),
+        ];
+        for (name, rest, means) in cases {
+            assert_eq!(failure(&[message(name, rest)]), means, "{name} {rest}");
         }
     }
 

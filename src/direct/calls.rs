@@ -1,49 +1,61 @@
 //! The calls in flight, and who takes each down.
 //!
-//! A started container sits in its call's slot. Whoever takes it out of there takes it down: the
-//! call itself at its end, the call's future as it is dropped, or the driver as it closes, which
-//! waits for no future to be polled.
+//! What a call has started sits in its slot. Whoever takes it out of there takes it down: the call
+//! itself at its end, the call's future as it is dropped, or the driver as it closes, which waits
+//! for no future to be polled. What is taken out and dropped is taken down too, by its own `Drop`.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::launch::teardown::{Remains, Token};
-use crate::plan::id::ContainerId;
+use crate::launch::teardown::Token;
 
 /// Every call of a driver.
 #[derive(Debug)]
 pub(super) struct Calls {
     state: Mutex<State>,
-    /// How many containers are not known to be gone.
+    /// How many of the things that calls started are not known to be gone.
     alive: watch::Sender<usize>,
     closing: CancellationToken,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     closed: bool,
-    slots: HashMap<ContainerId, Arc<Slot>>,
+    slots: HashMap<String, Arc<dyn Emptied>>,
 }
 
-/// A call's container.
-#[derive(Debug, Default)]
-pub(super) struct Slot(Mutex<Contents>);
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State")
+            .field("closed", &self.closed)
+            .field("slots", &self.slots.keys())
+            .finish()
+    }
+}
 
-#[derive(Default)]
-enum Contents {
+/// Something that can be emptied for good.
+trait Emptied: Send + Sync {
+    fn empty(&self);
+}
+
+/// What a call has started.
+#[derive(Debug)]
+pub(super) struct Slot<T>(Mutex<Contents<T>>);
+
+enum Contents<T> {
     /// Not started yet.
-    #[default]
     Empty,
-    Full(Remains),
+    Full(T),
     /// Taken, or never to be started.
     Gone,
 }
 
-impl std::fmt::Debug for Contents {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl<T> fmt::Debug for Contents<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Empty => "Empty",
             Self::Full(_) => "Full",
@@ -64,25 +76,27 @@ impl Default for Calls {
 
 impl Calls {
     /// Opens a slot, unless the driver is closed.
-    pub(super) fn enter(&self, id: &ContainerId) -> Option<Arc<Slot>> {
+    pub(super) fn enter<T: Send + 'static>(&self, key: &str) -> Option<Arc<Slot<T>>> {
         let mut state = lock(&self.state);
         if state.closed {
             return None;
         }
-        let slot = Arc::<Slot>::default();
-        state.slots.insert(id.clone(), Arc::clone(&slot));
+        let slot = Arc::new(Slot::new());
+        state
+            .slots
+            .insert(key.to_owned(), Arc::clone(&slot) as Arc<dyn Emptied>);
         Some(slot)
     }
 
-    /// Closes a slot; a container that is still in it is taken down.
-    pub(super) fn leave(&self, id: &ContainerId) {
-        let slot = lock(&self.state).slots.remove(id);
+    /// Closes a slot; what is still in it is taken down.
+    pub(super) fn leave(&self, key: &str) {
+        let slot = lock(&self.state).slots.remove(key);
         if let Some(slot) = slot {
-            drop(slot.take());
+            slot.empty();
         }
     }
 
-    /// Counts a container as alive until the token is dropped.
+    /// Counts something as alive until the token is dropped.
     pub(super) fn count(&self) -> Token {
         self.alive.send_modify(|alive| *alive += 1);
         Box::new(Counted(self.alive.clone()))
@@ -106,40 +120,49 @@ impl Calls {
         };
         self.closing.cancel();
         for slot in slots {
-            drop(slot.take());
+            slot.empty();
         }
     }
 
-    /// Ends all, and waits until every container is gone or was given up on.
-    pub(super) async fn close(&self) {
-        self.end_all();
+    /// Waits until everything is gone or was given up on.
+    pub(super) async fn gone(&self) {
         // The sender is ours, so it does not fail.
         let _ = self.alive.subscribe().wait_for(|alive| *alive == 0).await;
     }
 }
 
-impl Slot {
-    /// Puts a started container in. Where the call is gone already, it is taken down.
-    pub(super) fn fill(&self, remains: Remains) {
+impl<T> Slot<T> {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(Contents::Empty))
+    }
+
+    /// Puts in what was started. Where the call is gone already, it is taken down.
+    pub(super) fn fill(&self, started: T) {
         let refused = {
             let mut contents = lock(&self.0);
             match *contents {
                 Contents::Empty => {
-                    *contents = Contents::Full(remains);
+                    *contents = Contents::Full(started);
                     None
                 }
-                Contents::Full(_) | Contents::Gone => Some(remains),
+                Contents::Full(_) | Contents::Gone => Some(started),
             }
         };
         drop(refused);
     }
 
-    /// Takes the container out; there is none where somebody else did.
-    pub(super) fn take(&self) -> Option<Remains> {
+    /// Takes it out; there is nothing where somebody else did.
+    pub(super) fn take(&self) -> Option<T> {
         match std::mem::replace(&mut *lock(&self.0), Contents::Gone) {
-            Contents::Full(remains) => Some(remains),
+            Contents::Full(started) => Some(started),
             Contents::Empty | Contents::Gone => None,
         }
+    }
+}
+
+impl<T: Send> Emptied for Slot<T> {
+    fn empty(&self) {
+        drop(self.take());
     }
 }
 
@@ -152,6 +175,6 @@ impl Drop for Counted {
 }
 
 /// What is behind these locks stays whole whatever panicked while holding one.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,14 +2,16 @@
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use crate::cfc::context::{InvocationContext, MinimalContext};
 use crate::cfc::mode::EnforcementMode;
 use crate::cfc::result::{self, Details, Diagnostic, Unreadable, Verdict};
 use crate::cfc::summary::TextSummary;
 use crate::config::SandboxConfig;
-use crate::driver::{Call, End, Error, Evidence, Observation, Raw, Released, StartFailure, Stdin};
+use crate::driver::{
+    Call, End, Error, Evidence, Observation, Outcome, Raw, Released, StartFailure, Stdin,
+};
 use crate::launch::donation::ResultFile;
 use crate::plan::path::SandboxPath;
 
@@ -100,6 +102,26 @@ pub(super) struct Seen {
 }
 
 impl Seen {
+    /// The outcome of the call.
+    pub(super) fn outcome(self, container_id: &str, elapsed: Duration) -> Outcome {
+        let Self {
+            end,
+            observation,
+            evidence,
+            raw,
+        } = self;
+        tracing::debug!(id = container_id, ?end, ?elapsed, "a call ended");
+        let container_id = container_id.to_owned();
+        Outcome {
+            container_id,
+            end,
+            observation,
+            elapsed,
+            evidence,
+            raw,
+        }
+    }
+
     /// What was not tracked, or is observed.
     pub(super) fn whole(
         verdict: Option<Verdict>,

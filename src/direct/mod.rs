@@ -1,17 +1,20 @@
 //! The driver that runs `runsc` itself.
 
+mod attached;
 mod calls;
 mod labels;
 mod oneshot;
 mod probe;
+mod session;
 
 use std::sync::{Arc, OnceLock};
 
 use crate::config::SandboxConfig;
-use crate::driver::{BoxFuture, Call, Driver, Error, Outcome};
+use crate::driver::{BoxFuture, Call, Description, Driver, Error, Outcome, SessionInfo};
 use crate::host::Host;
 use crate::plan::id::ContainerId;
 use crate::plan::{self, Layout, Plan, Request};
+use crate::selection::Choice;
 use crate::trust::scratch::{ScratchError, ScratchTree};
 use calls::Calls;
 
@@ -22,6 +25,7 @@ use calls::Calls;
 #[derive(Debug)]
 pub struct DirectDriver {
     shared: Arc<Shared>,
+    selection: Option<Choice>,
 }
 
 /// What calls share with their driver.
@@ -34,6 +38,7 @@ struct Shared {
     scratch: OnceLock<Result<ScratchTree, ScratchError>>,
     supported: probe::Supported,
     sequence: labels::Sequence,
+    sessions: session::Sessions,
 }
 
 impl DirectDriver {
@@ -48,8 +53,17 @@ impl DirectDriver {
                 scratch: OnceLock::new(),
                 supported: probe::Supported::default(),
                 sequence: labels::Sequence::default(),
+                sessions: session::Sessions::default(),
             }),
+            selection: None,
         }
+    }
+
+    /// The same, described with how an entrypoint selected the runtime.
+    #[must_use]
+    pub fn selected_by(mut self, choice: Choice) -> Self {
+        self.selection = Some(choice);
+        self
     }
 
     /// The configuration.
@@ -78,12 +92,24 @@ impl Shared {
             context: context.as_deref(),
             host_uds: call.host_uds,
         };
+        let layout = self.layout();
+        Ok(plan::plan(&self.config, &self.host, &layout, id, request)?)
+    }
+
+    /// Where the scratch tree will be, whether or not it is there yet.
+    fn layout(&self) -> Layout {
         let dir = &self.config.scratch.dir;
-        let layout = Layout {
+        Layout {
             state_dir: dir.join("state"),
             bundles_dir: dir.join("bundles"),
-        };
-        Ok(plan::plan(&self.config, &self.host, &layout, id, request)?)
+        }
+    }
+
+    /// What has to hold before anything is written.
+    async fn ready(&self) -> Result<(), Error> {
+        self.supported.check(&self.config).await?;
+        self.scratch()?;
+        Ok(())
     }
 
     fn scratch(&self) -> Result<&ScratchTree, Error> {
@@ -96,12 +122,36 @@ impl Shared {
 
 impl Driver for DirectDriver {
     fn run(&self, call: Call) -> BoxFuture<'_, Result<Outcome, Error>> {
-        Box::pin(oneshot::run(Arc::clone(&self.shared), call))
+        let shared = Arc::clone(&self.shared);
+        match call.session.clone() {
+            Some(name) => Box::pin(async move { session::run(shared, call, &name).await }),
+            None => Box::pin(oneshot::run(shared, call)),
+        }
+    }
+
+    fn describe(&self) -> Description {
+        Description::new(&self.shared.config, true, self.selection.clone())
+    }
+
+    fn sessions(&self) -> Vec<SessionInfo> {
+        self.shared.sessions.list()
+    }
+
+    fn child(&self, run_id: &str) -> Result<Arc<dyn Driver>, Error> {
+        let config = self
+            .shared
+            .config
+            .for_child(run_id)
+            .map_err(Error::NoRandomness)?;
+        let mut child = Self::new(config, self.shared.host.clone());
+        child.selection.clone_from(&self.selection);
+        Ok(Arc::new(child))
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            self.shared.calls.close().await;
+            self.end_all();
+            self.shared.calls.gone().await;
             if let Some(Ok(scratch)) = self.shared.scratch.get() {
                 scratch.remove();
             }
@@ -109,9 +159,17 @@ impl Driver for DirectDriver {
     }
 }
 
+impl DirectDriver {
+    fn end_all(&self) {
+        // Sessions first: what runs in one ends with it.
+        self.shared.sessions.end_all();
+        self.shared.calls.end_all();
+    }
+}
+
 impl Drop for DirectDriver {
     fn drop(&mut self) {
-        self.shared.calls.end_all();
+        self.end_all();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::sync::{OnceCell, oneshot};
+use tokio::sync::OnceCell;
 
 use crate::config::SandboxConfig;
 use crate::driver::Error;
@@ -44,15 +44,7 @@ async fn check(config: &SandboxConfig) -> Result<(), Error> {
 /// fail, so the same question tells whether it knows `--cfc`.
 async fn ask(config: &SandboxConfig, cfc: bool) -> Result<(bool, Vec<u8>), LaunchError> {
     let request = SpawnRequest::plain(runsc::version(config, cfc), true);
-    let (sender, answer) = oneshot::channel();
-    let ask = move || {
-        let _ = sender.send(spawn::run_bounded(request, LIMIT));
-    };
-    std::thread::Builder::new()
-        .name("runsc-version".to_owned())
-        .spawn(ask)
-        .map_err(|_| LaunchError::NoLauncher)?;
-    let (status, output) = answer.await.map_err(|_| LaunchError::NoLauncher)??;
+    let (status, output) = spawn::on_thread(move || spawn::run_bounded(request, LIMIT)).await??;
     Ok((status.is_some_and(|status| status.success()), output))
 }
 

@@ -44,6 +44,20 @@ impl BundleDir {
         Ok(bundle)
     }
 
+    /// A directory of a call's own with nothing in it.
+    pub(crate) fn bare(dir: &Path) -> Result<Self, LaunchError> {
+        make_dir(dir)?;
+        Ok(Self {
+            dir: dir.to_owned(),
+            overlay_work: None,
+        })
+    }
+
+    /// Writes a file of the call's.
+    pub(crate) fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), LaunchError> {
+        write_new(path, bytes)
+    }
+
     fn remove(&self) -> io::Result<()> {
         if let Some(work) = &self.overlay_work {
             // The filesystem makes this one with no mode at all, which its owner cannot look into.

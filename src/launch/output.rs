@@ -122,7 +122,10 @@ impl Channel {
             let read = tokio::select! {
                 biased;
                 read = pipe.read(&mut chunk) => read,
-                () = drained(ended, &mut drain) => return,
+                () = drained(ended, &mut drain) => {
+                    self.pipe = Some(pipe);
+                    return;
+                }
             };
             let count = match read {
                 Ok(0) | Err(_) => break,
@@ -145,6 +148,14 @@ impl Channel {
         }
     }
 
+    /// Goes on reading a stream that was left open, for nobody: what still writes to it would
+    /// otherwise be ended by its next write.
+    pub(crate) fn keep_reading(&mut self) {
+        if let Some(mut pipe) = self.pipe.take() {
+            tokio::spawn(async move { tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await });
+        }
+    }
+
     /// Writes on what was held back.
     pub(crate) async fn release(&mut self) {
         let Some(writer) = self.to.as_mut().filter(|_| self.held) else {
@@ -161,6 +172,11 @@ impl Channel {
         if let Err(err) = written.await {
             self.kept.stream_error = Some(err.kind());
         }
+    }
+
+    /// How many bytes came.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.kept.bytes
     }
 
     /// What was kept. Of a stream that was written on, that is nothing.

@@ -19,6 +19,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use tokio::sync::oneshot;
 
 use super::LaunchError;
 use super::sys::{self, ChildSetup, OverlayMount, ReadOnlyBind, Step, UserMap};
@@ -168,6 +169,22 @@ fn start_launcher() -> Option<Sender<(SpawnRequest, Reply)>> {
         .spawn(forever)
         .ok()?;
     Some(sender)
+}
+
+/// Does something that blocks on a thread of its own. It goes on where nobody waits any more.
+pub(crate) async fn on_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, LaunchError> {
+    let (sender, receiver) = oneshot::channel();
+    let work = move || {
+        let _ = sender.send(work());
+    };
+    // Where no thread is to be had, the work is dropped, and what it owns is with it.
+    std::thread::Builder::new()
+        .name("runsc-blocking".to_owned())
+        .spawn(work)
+        .map_err(|_| LaunchError::NoLauncher)?;
+    receiver.await.map_err(|_| LaunchError::NoLauncher)
 }
 
 /// Starts a process and waits for it, at most this long. For threads of our own, never in async

@@ -2,7 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+#[cfg(target_os = "linux")]
+use nix::sys::inotify::Inotify;
 
 use serde_json::Value;
 
@@ -33,6 +39,100 @@ pub(crate) fn pids(state_dir: &Path, id: &str) -> BTreeSet<u32> {
         .filter(|pid| *pid > 1)
         .collect()
 }
+
+/// Whether runsc's state file says that a container is running.
+fn is_running(state_dir: &Path, id: &str) -> bool {
+    files(state_dir, id)
+        .iter()
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "state")
+        })
+        .filter_map(|path| serde_json::from_slice::<Value>(&fs::read(path).ok()?).ok())
+        .any(|state| state["status"] == "running")
+}
+
+/// What came first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum First {
+    /// What was waited for.
+    Ready,
+    /// The process ended.
+    Ended,
+    /// Neither, for as long as was waited.
+    Neither,
+}
+
+/// Waits until a container is running by its state file, its runsc has ended, or the time is over.
+pub(crate) fn await_running(state_dir: &Path, id: &str, end: &OwnedFd, limit: Duration) -> First {
+    await_change(state_dir, end, limit, || is_running(state_dir, id))
+}
+
+/// Waits until something holds that a change in `dir` can bring about, `end` is readable, or the
+/// time is over. Where a directory cannot be watched, it is looked at again and again.
+pub(crate) fn await_change(
+    dir: &Path,
+    end: &OwnedFd,
+    limit: Duration,
+    holds: impl Fn() -> bool,
+) -> First {
+    let due = Instant::now() + limit;
+    let watch = watch(dir);
+    loop {
+        // The watch came first, so that no change falls between the look and the wait.
+        if holds() {
+            return First::Ready;
+        }
+        let left = due.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return First::Neither;
+        }
+        let mut fds = vec![PollFd::new(end.as_fd(), PollFlags::POLLIN)];
+        let slice = match &watch {
+            Some(watch) => {
+                fds.push(PollFd::new(watch.as_fd(), PollFlags::POLLIN));
+                left
+            }
+            None => left.min(LOOK_AGAIN),
+        };
+        let _ = poll(
+            &mut fds,
+            PollTimeout::try_from(slice).unwrap_or(PollTimeout::MAX),
+        );
+        if fds[0].any() == Some(true) {
+            return if holds() { First::Ready } else { First::Ended };
+        }
+        if let Some(watch) = &watch {
+            drain(watch);
+        }
+    }
+}
+
+/// How often to look at a directory that cannot be watched.
+const LOOK_AGAIN: Duration = Duration::from_millis(25);
+
+#[cfg(target_os = "linux")]
+fn watch(dir: &Path) -> Option<Inotify> {
+    use nix::sys::inotify::{AddWatchFlags, InitFlags};
+    let watch = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok()?;
+    let changes =
+        AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_CLOSE_WRITE;
+    watch.add_watch(dir, changes).ok()?;
+    Some(watch)
+}
+
+#[cfg(target_os = "linux")]
+fn drain(watch: &Inotify) {
+    while watch.read_events().is_ok_and(|events| !events.is_empty()) {}
+}
+
+#[cfg(not(target_os = "linux"))]
+fn watch(_dir: &Path) -> Option<OwnedFd> {
+    None
+}
+
+#[cfg(not(target_os = "linux"))]
+fn drain(_watch: &OwnedFd) {}
 
 /// The processes below one, as the kernel has them now.
 pub(crate) fn descendants(pid: u32) -> BTreeSet<u32> {

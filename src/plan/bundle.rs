@@ -4,7 +4,7 @@
 //! library's default, which is why the spec is written out here and not built with oci-spec's
 //! builders. oci-spec's types check it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,10 @@ const TMP_SIZE: &str = "size=512m";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
     args: Vec<String>,
+    /// The call's own variables, over the fixed ones.
     env: BTreeMap<String, String>,
+    /// Which of them the call set.
+    set: BTreeSet<String>,
     cwd: SandboxPath,
 }
 
@@ -57,6 +60,7 @@ impl Process {
             .iter()
             .map(|(name, value)| ((*name).into(), (*value).into()))
             .collect();
+        let mut set = BTreeSet::new();
         for (name, value) in request.env {
             let bytes = name.as_bytes();
             if bytes.is_empty() || bytes.contains(&b'=') {
@@ -64,6 +68,7 @@ impl Process {
             }
             let name = text(name, || format!("the environment variable name {name:?}"))?;
             let value = text(value, || format!("the environment variable {name:?}"))?;
+            set.insert(name.clone());
             env.insert(name, value);
         }
         if let Some(cwd) = request.cwd {
@@ -72,8 +77,30 @@ impl Process {
         Ok(Self {
             args,
             env,
+            set,
             cwd: SandboxPath::resolve(config, request.cwd)?,
         })
+    }
+
+    /// The program and its arguments.
+    #[must_use]
+    pub fn args(&self) -> &[String] {
+        &self.args
+    }
+
+    /// The variables that the call set, sorted, as `NAME=VALUE`.
+    pub fn own_env(&self) -> impl Iterator<Item = String> + '_ {
+        let own = self.env.iter().filter(|(name, _)| self.set.contains(*name));
+        own.map(|(name, value)| format!("{name}={value}"))
+    }
+
+    /// All variables, sorted, as `NAME=VALUE`.
+    #[must_use]
+    pub fn whole_env(&self) -> Vec<String> {
+        self.env
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect()
     }
 
     /// The working directory.
@@ -182,18 +209,13 @@ fn spec(input: &SpecInput<'_>) -> Result<Value, PlanError> {
         rootfs,
         ..
     } = *input;
-    let env: Vec<_> = process
-        .env
-        .iter()
-        .map(|(name, value)| format!("{name}={value}"))
-        .collect();
     Ok(json!({
         "ociVersion": "1.1.0",
         "process": {
             "terminal": false,
             "user": { "uid": config.user.uid, "gid": config.user.gid },
             "args": process.args,
-            "env": env,
+            "env": process.whole_env(),
             "cwd": utf8("the working directory", process.cwd.as_path())?,
         },
         // Writable, so that writes land in the overlay that runsc keeps in memory.

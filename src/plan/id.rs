@@ -18,6 +18,14 @@ impl ContainerId {
         Ok(Self(format!("c-{run_tag}-{}", random_hex()?)))
     }
 
+    /// The id of a runtime's session with this number, counted from 1 and never used again:
+    /// `s-<tag>-<4 digits>`. It does not hold the session's name, which would make one id a prefix
+    /// of another.
+    #[must_use]
+    pub fn session(run_tag: &str, number: u32) -> Self {
+        Self(format!("s-{run_tag}-{number:04}"))
+    }
+
     /// The id itself.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -29,6 +37,14 @@ impl fmt::Display for ContainerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
+}
+
+/// The name of the directory of a call in a session: `x-<tag>-<8 hex>`.
+///
+/// # Errors
+/// The system has no randomness to give.
+pub fn call_dir_name(run_tag: &str) -> Result<String, getrandom::Error> {
+    Ok(format!("x-{run_tag}-{}", random_hex()?))
 }
 
 #[cfg(test)]

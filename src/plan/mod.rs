@@ -4,6 +4,7 @@
 //! directory there, does the image have this mount point) is read by [`image`] and [`path`].
 
 pub mod bundle;
+pub mod exec;
 pub mod id;
 pub mod image;
 pub mod path;
@@ -330,6 +331,30 @@ pub fn plan(
     })
 }
 
+/// The first process of a session: it reads until its input ends, and writes nothing.
+const SESSION_LOOP: [&str; 3] = ["/bin/sh", "-c", "while read -r _; do :; done"];
+
+/// Lays a session's container out. Nothing seeds its labels.
+///
+/// # Errors
+/// As [`plan`].
+pub fn session(
+    config: &SandboxConfig,
+    host: &Host,
+    layout: &Layout,
+    id: ContainerId,
+) -> Result<Plan, PlanError> {
+    let argv = SESSION_LOOP.map(OsString::from);
+    let request = Request {
+        argv: &argv,
+        cwd: None,
+        env: &[],
+        context: None,
+        host_uds: false,
+    };
+    plan(config, host, layout, id, request)
+}
+
 /// Whether the child can have a mount namespace of its own: as root, or as the root of a user
 /// namespace.
 fn own_mounts(config: &SandboxConfig, host: &Host) -> bool {
@@ -337,7 +362,10 @@ fn own_mounts(config: &SandboxConfig, host: &Host) -> bool {
 }
 
 /// Rootless, the child enters the namespace itself: runsc then need not start itself again in one.
-fn user_namespace(config: &SandboxConfig, host: &Host) -> Result<Option<IdMap>, PlanError> {
+pub(crate) fn user_namespace(
+    config: &SandboxConfig,
+    host: &Host,
+) -> Result<Option<IdMap>, PlanError> {
     if !config.rootless {
         return Ok(None);
     }

@@ -1,11 +1,12 @@
 //! runsc's command lines: one function each, in a fixed order of flags.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::CommandLine;
+use super::bundle::Process;
 use super::id::ContainerId;
-use crate::config::SandboxConfig;
+use crate::config::{ContainerUser, SandboxConfig};
 
 /// The descriptor on which runsc reads what the caller says of a call.
 pub const CONTEXT_FD: i32 = 3;
@@ -66,9 +67,7 @@ pub fn run(run: &Run<'_>) -> CommandLine {
     if run.host_uds {
         args.push("--host-uds=open".into());
     }
-    let mut log_flag = OsString::from("--log=");
-    log_flag.push(run.log);
-    args.extend([log_flag, "--log-format=json".into()]);
+    args.extend(log_to(run.log));
     args.extend([
         "run".into(),
         "--bundle".into(),
@@ -76,6 +75,92 @@ pub fn run(run: &Run<'_>) -> CommandLine {
         run.id.as_str().into(),
     ]);
     command(run.config, args)
+}
+
+/// What `exec` is told.
+#[derive(Debug, Clone, Copy)]
+pub struct Exec<'a> {
+    /// The configuration.
+    pub config: &'a SandboxConfig,
+    /// runsc's `--root`.
+    pub state_dir: &'a Path,
+    /// runsc's log.
+    pub log: &'a Path,
+    /// Where to write the command's pid in the container.
+    pub pid_file: &'a Path,
+    /// The container's id.
+    pub id: &'a ContainerId,
+    /// Whether there is a context to read and a result to write.
+    pub labelled: bool,
+    /// The process.
+    pub process: &'a Process,
+    /// The file that holds it, where it is too long for the command line.
+    pub process_file: Option<&'a PathBuf>,
+}
+
+/// `exec`, attached. What runsc is not told of here the container has: its variables.
+#[must_use]
+pub fn exec(exec: &Exec<'_>) -> CommandLine {
+    let mut args = globals(exec.config, exec.state_dir);
+    args.extend(log_to(exec.log));
+    args.push("exec".into());
+    if exec.labelled {
+        args.extend(label_fds());
+    }
+    args.extend(["--internal-pid-file".into(), exec.pid_file.into()]);
+    if let Some(file) = exec.process_file {
+        args.extend(["--process".into(), file.into(), exec.id.as_str().into()]);
+        return command(exec.config, args);
+    }
+    args.extend(["--cwd".into(), exec.process.cwd().as_path().into()]);
+    for variable in exec.process.own_env() {
+        args.extend(["--env".into(), variable.into()]);
+    }
+    let user = exec.config.user;
+    if user != ContainerUser::default() {
+        args.extend(["--user".into(), format!("{}:{}", user.uid, user.gid).into()]);
+    }
+    args.push(exec.id.as_str().into());
+    args.extend(exec.process.args().iter().map(OsString::from));
+    command(exec.config, args)
+}
+
+/// Lists a container's processes as a table: its JSON has no parents.
+#[must_use]
+pub fn ps(config: &SandboxConfig, state_dir: &Path, id: &ContainerId) -> CommandLine {
+    control(config, state_dir, &["ps", id.as_str()])
+}
+
+/// Ends one process of a container, by its pid there.
+#[must_use]
+pub fn kill_one(
+    config: &SandboxConfig,
+    state_dir: &Path,
+    id: &ContainerId,
+    pid: u32,
+) -> CommandLine {
+    control(
+        config,
+        state_dir,
+        &["kill", "--pid", &pid.to_string(), id.as_str(), "KILL"],
+    )
+}
+
+/// A log file of JSON records.
+fn log_to(log: &Path) -> [OsString; 2] {
+    let mut flag = OsString::from("--log=");
+    flag.push(log);
+    [flag, "--log-format=json".into()]
+}
+
+/// The descriptors of the context and the result.
+fn label_fds() -> [OsString; 4] {
+    [
+        "--cfc-invocation-context-fd".into(),
+        CONTEXT_FD.to_string().into(),
+        "--cfc-result-fd".into(),
+        RESULT_FD.to_string().into(),
+    ]
 }
 
 /// Ends every process of a container.

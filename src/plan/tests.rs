@@ -8,6 +8,7 @@ mod paths;
 
 use std::path::{Path, PathBuf};
 
+use crate::cfc::mode::EnforcementMode;
 use crate::config::{
     ContainerUser, Mount, MountKind, NetworkMode, SandboxConfig, Scratch, WORKSPACE_MOUNT_PATH,
 };
@@ -16,6 +17,7 @@ use crate::trust::TrustedPath;
 /// A configuration of made-up paths: root's, without a network, with the workspace alone.
 fn config() -> SandboxConfig {
     SandboxConfig {
+        mode: EnforcementMode::Disabled,
         runsc: TrustedPath::made_up("/opt/gvisor/runsc"),
         rootfs: TrustedPath::made_up("/store/images/kitchensink"),
         policy: None,

@@ -122,6 +122,7 @@ fn a_refusal_is_one_line_with_its_code_and_one_object() {
             "elapsedMs": null,
             "stdout": null,
             "stderr": null,
+            "cfc": null,
             "runsc": null,
         })
     );
@@ -154,6 +155,7 @@ fn the_object_holds_what_runsc_left() {
                 "bytes": 4, "truncated": false, "open": false, "encoding": "utf-8",
                 "data": "err\n",
             },
+            "cfc": null,
             "runsc": { "status": 128, "signal": null, "log": ["something new"] },
         })
     );

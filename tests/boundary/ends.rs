@@ -36,6 +36,7 @@ fn whole(outcome: &Outcome, end: End, exit: Option<Exit>, evidence: Evidence) ->
         }),
         elapsed: outcome.elapsed,
         evidence,
+        raw: None,
     }
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use runsc_driver::cfc::mode::EnforcementMode;
 use runsc_driver::direct::DirectDriver;
 use runsc_driver::driver::{BoxFuture, Cause, Exit};
 use runsc_driver::{Call, Driver, Error, NetworkMode, Outcome, SandboxConfig, SandboxOptions};
@@ -113,6 +114,7 @@ impl Fake {
     pub fn options(&self) -> SandboxOptions {
         let mut options = SandboxOptions::new(self.runsc(), &self.image, &self.place.workspace);
         options.network = NetworkMode::None;
+        options.mode = EnforcementMode::Disabled;
         options
     }
 

@@ -1,6 +1,6 @@
 //! Streams through the pipes of a real process.
 
-use runsc_driver::driver::{Captured, End, Output, Stdin};
+use runsc_driver::driver::{Captured, End, Stdin};
 use runsc_driver::{Call, Driver};
 
 use crate::fake::{Fake, ZERO, bounded};
@@ -27,7 +27,7 @@ async fn the_ends_of_a_stream_are_kept_and_its_count_is_true() {
         (0, "", ""),
     ] {
         let mut call = Call::new(["true"]);
-        call.stdout = Output::Keep { cap };
+        call.output_cap = cap;
         let outcome = bounded(driver.run(call)).await.unwrap();
         let released = outcome.released().unwrap();
         assert_eq!(

@@ -12,7 +12,7 @@ use runsc_driver::{Call, Driver, Error, NetworkMode, Outcome, SandboxConfig, San
 
 use crate::common::{NOT_HUNG, Place, is_root, store, wait_for, walk};
 
-fn driver(place: &Place) -> Arc<DirectDriver> {
+pub fn driver(place: &Place) -> Arc<DirectDriver> {
     let store = store();
     let mut options = SandboxOptions::new(
         store.join("bin/runsc"),
@@ -30,11 +30,11 @@ fn driver(place: &Place) -> Arc<DirectDriver> {
     ))
 }
 
-fn sh(script: &str) -> Call {
+pub fn sh(script: &str) -> Call {
     Call::new(["sh", "-c", script])
 }
 
-fn out(outcome: &Outcome) -> String {
+pub fn out(outcome: &Outcome) -> String {
     String::from_utf8(outcome.released().unwrap().stdout.head.clone()).unwrap()
 }
 
@@ -296,7 +296,7 @@ async fn scratch_of_the_callers_choice_is_used_and_kept() {
 }
 
 /// Waits, beside what else runs here, until the command says that it is up.
-async fn up(place: &Place) {
+pub async fn up(place: &Place) {
     let (sender, receiver) = tokio::sync::oneshot::channel();
     let workspace = place.workspace.clone();
     std::thread::spawn(move || {

@@ -15,4 +15,5 @@ mod ends;
 mod killed;
 mod library;
 mod mounts;
+mod sessions;
 mod streams;

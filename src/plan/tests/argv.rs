@@ -21,6 +21,8 @@ fn line(args: &[&str]) -> CommandLine {
 
 fn run(config: &SandboxConfig, id: &ContainerId, bundle: &Path, directfs: bool) -> CommandLine {
     runsc::run(&runsc::Run {
+        labelled: false,
+        host_uds: false,
         config,
         state_dir: Path::new(STATE),
         log: &bundle.join("runsc.log"),
@@ -123,5 +125,5 @@ fn control_commands_have_the_globals_of_run() {
 
 #[test]
 fn the_version_is_asked_for_with_nothing_else() {
-    assert_eq!(runsc::version(&config()), line(&["--version"]));
+    assert_eq!(runsc::version(&config(), false), line(&["--version"]));
 }

@@ -130,7 +130,17 @@ fn bytes(bytes: &[u8]) -> OsString {
 }
 
 fn refused(argv: &[OsString], cwd: Option<&Path>, env: &[(OsString, OsString)]) -> PlanError {
-    Process::check(&config(), Request { argv, cwd, env }).unwrap_err()
+    Process::check(
+        &config(),
+        Request {
+            argv,
+            cwd,
+            env,
+            context: None,
+            host_uds: false,
+        },
+    )
+    .unwrap_err()
 }
 
 #[test]

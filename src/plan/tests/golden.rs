@@ -65,6 +65,8 @@ impl Golden {
             argv: &argv,
             cwd: self.cwd.map(Path::new),
             env: &env,
+            context: None,
+            host_uds: false,
         };
         let process = Process::check(&self.config, request).unwrap();
         config_json(&SpecInput {

@@ -171,6 +171,8 @@ fn laid_out(tree: &Tree, config: &SandboxConfig, host: &Host) -> Result<Plan, Pl
         argv: &["true".into()],
         cwd: None,
         env: &[],
+        context: None,
+        host_uds: false,
     };
     let id = ContainerId::one_shot("run").unwrap();
     plan(config, host, &layout, id, request)
