@@ -187,12 +187,27 @@ pub(crate) async fn on_thread<T: Send + 'static>(
     receiver.await.map_err(|_| LaunchError::NoLauncher)
 }
 
+/// What a program that was awaited wrote, and how it ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// None where it was killed at its limit.
+    pub status: Option<ExitStatus>,
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+}
+
 /// Starts a process and waits for it, at most this long. For threads of our own, never in async
 /// code. Past the limit it is killed and there is no status.
 pub(crate) fn run_bounded(
     request: SpawnRequest,
     limit: Duration,
 ) -> Result<(Option<ExitStatus>, Vec<u8>), LaunchError> {
+    let ended = run_to_end(request, limit)?;
+    Ok((ended.status, ended.stdout))
+}
+
+/// The same, with both of its streams.
+pub(crate) fn run_to_end(request: SpawnRequest, limit: Duration) -> Result<Ended, LaunchError> {
     let (sender, started) = channel();
     submit(
         request,
@@ -202,16 +217,25 @@ pub(crate) fn run_bounded(
     );
     let (mut child, pipes) = started.recv().map_err(|_| LaunchError::NoLauncher)??;
     let status = child.wait(limit).ok().flatten();
+    let read = |pipe: Option<OwnedFd>| status.and(pipe).map(what_is_there).unwrap_or_default();
+    Ok(Ended {
+        status,
+        stdout: read(pipes.stdout),
+        stderr: read(pipes.stderr),
+    })
+}
+
+/// What a program that has ended left in its pipe. It is not waited for more: what the program
+/// started may hold the other end for as long as it likes.
+fn what_is_there(pipe: OwnedFd) -> Vec<u8> {
     let mut output = Vec::new();
-    if let (Some(_), Some(stdout)) = (status, pipes.stdout) {
-        // Ended, it wrote what it had. Whoever else holds the pipe is not waited for.
-        if fcntl(&stdout, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).is_ok() {
-            let _ = std::fs::File::from(stdout)
-                .take(64 * 1024)
-                .read_to_end(&mut output);
-        }
+    if fcntl(&pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).is_ok() {
+        // An error is the end of what is there; a pipe holds less than this.
+        let _ = std::fs::File::from(pipe)
+            .take(64 * 1024)
+            .read_to_end(&mut output);
     }
-    Ok((status, output))
+    output
 }
 
 #[expect(
