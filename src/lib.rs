@@ -24,6 +24,7 @@ pub mod classify;
 pub mod cli;
 pub mod config;
 pub mod direct;
+pub mod doctor;
 pub mod driver;
 pub mod host;
 pub mod launch;

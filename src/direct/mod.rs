@@ -17,6 +17,7 @@ use crate::plan::{self, Layout, Plan, Request};
 use crate::selection::Choice;
 use crate::trust::scratch::{ScratchError, ScratchTree};
 use calls::Calls;
+pub(crate) use probe::{OLDEST, release_date};
 
 /// Runs each call in a container of its own, by an attached `runsc run`.
 ///

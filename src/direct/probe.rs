@@ -11,7 +11,7 @@ use crate::launch::spawn::{self, SpawnRequest};
 use crate::plan::runsc;
 
 /// The oldest release that is supported, as its date.
-const OLDEST: u32 = 20_240_729;
+pub(crate) const OLDEST: u32 = 20_240_729;
 /// How long runsc may take to print its version.
 const LIMIT: Duration = Duration::from_secs(3);
 
@@ -49,7 +49,7 @@ async fn ask(config: &SandboxConfig, cfc: bool) -> Result<(bool, Vec<u8>), Launc
 }
 
 /// The date in `runsc version release-20240729.0`, or in Debian's `0.0~20240729.0`.
-fn release_date(output: &[u8]) -> Option<u32> {
+pub(crate) fn release_date(output: &[u8]) -> Option<u32> {
     let text = std::str::from_utf8(output).ok()?;
     let version = text.lines().next()?.strip_prefix("runsc version ")?;
     version

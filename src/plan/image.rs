@@ -87,7 +87,7 @@ pub fn missing_mount_points(
 
 /// Whether a path of the image is a directory, its links resolved as the container would.
 #[cfg(target_os = "linux")]
-fn is_directory_in(rootfs: &Path, path: &Path) -> nix::Result<bool> {
+pub(crate) fn is_directory_in(rootfs: &Path, path: &Path) -> nix::Result<bool> {
     use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
     use nix::sys::stat::{Mode, SFlag, fstat};
 
@@ -100,7 +100,7 @@ fn is_directory_in(rootfs: &Path, path: &Path) -> nix::Result<bool> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn is_directory_in(rootfs: &Path, path: &Path) -> nix::Result<bool> {
+pub(crate) fn is_directory_in(rootfs: &Path, path: &Path) -> nix::Result<bool> {
     let path = rootfs.join(path.strip_prefix("/").unwrap_or(path));
     match std::fs::symlink_metadata(path) {
         Ok(found) => Ok(found.is_dir()),

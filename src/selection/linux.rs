@@ -11,7 +11,7 @@ use crate::config::NetworkMode;
 use crate::host::{Sysctl, USER_NAMESPACE_SYSCTLS};
 
 /// What each of [`USER_NAMESPACE_SYSCTLS`] forbids with, in the order they are read.
-pub(super) const PARAMETERS: [Parameter; 3] = [
+pub(crate) const PARAMETERS: [Parameter; 3] = [
     Parameter {
         name: USER_NAMESPACE_SYSCTLS[0],
         forbids: "0",

@@ -28,6 +28,7 @@ mod refusal;
 pub mod store;
 mod text;
 
+pub(crate) use linux::PARAMETERS;
 pub use look::Reason;
 pub use refusal::{NamespaceNeed, Obstacle, Parameter, Refusal, Unresolved};
 pub use text::{Hint, Problem};
@@ -216,6 +217,18 @@ pub fn enforcement_floor(
 #[must_use]
 pub fn find_program(name: &str, host: &Host) -> Option<PathBuf> {
     program::on_path(name, host, &look::Disk)
+}
+
+/// What is wrong with a piece of a platform's store, looked at as that platform's default does.
+pub(crate) fn piece_fault(
+    native: Native,
+    store: &Path,
+    piece: store::Piece,
+) -> Option<store::Fault> {
+    match native {
+        Native::Linux => store::look_through(&look::Disk, store, piece),
+        Native::MacOs => store::look_at(&look::Disk, store, piece),
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,154 @@
+//! What is read and asked of this machine. Nothing here judges.
+
+pub(super) mod ask;
+pub(super) mod files;
+pub(super) mod machine;
+pub(super) mod probe;
+pub(super) mod programs;
+pub(super) mod run;
+
+use std::path::Path;
+
+use super::{Name, Options, RealCall};
+use crate::config::SandboxConfig;
+use crate::host::{Host, Platform};
+use crate::plan::IdMap;
+use crate::settings::{Flags, Settings};
+use ask::Reading;
+use files::{Image, PolicyFile, ScratchParent, Store};
+use machine::Machine;
+use probe::{PrivateDir, UserNamespace};
+use programs::{Programs, Runsc};
+use run::{Attempt, Told};
+
+/// Everything that is judged.
+#[derive(Debug)]
+pub(super) struct Readings {
+    pub(super) host: Host,
+    pub(super) machine: Machine,
+    pub(super) user_namespace: Reading<UserNamespace>,
+    /// Whether an orphan was reaped in time.
+    pub(super) reaped: Reading<bool>,
+    pub(super) runsc: Runsc,
+    /// None where there is no place for one.
+    pub(super) store: Option<Store>,
+    pub(super) policy: PolicyFile,
+    pub(super) image: Option<Image>,
+    pub(super) programs: Programs,
+    pub(super) scratch: ScratchParent,
+    /// The default selection: its description, its network and whether it has a policy.
+    pub(super) default: Result<run::Default, crate::selection::Refusal>,
+    /// Whether the default's network is pasta's, whatever becomes of the selection.
+    pub(super) wants_pasta: bool,
+    /// Whether the runtime is named.
+    pub(super) runtime_named: bool,
+    pub(super) attempt: Attempt,
+}
+
+impl Readings {
+    /// Whether the default is refused where there is no policy: a named runtime has no default one.
+    pub(super) fn needs_policy(&self) -> bool {
+        !self.runtime_named
+    }
+
+    pub(super) fn real_call(&self) -> Option<RealCall> {
+        self.attempt.real_call()
+    }
+}
+
+/// Reads and asks, and makes the real call.
+pub(super) async fn gather(host: &Host, options: &Options) -> Readings {
+    let settings = Settings::new(&Flags::default(), host);
+    let default = run::default(&settings, host);
+    let lesser = run::select_lesser(host);
+
+    let store_at = files::store_at(host);
+    let store = store_at
+        .as_deref()
+        .map(|at| files::store(at, &settings, &host.platform));
+    let rootfs = match &lesser {
+        Ok(selection) => Some(selection.rootfs.clone()),
+        Err(_) => store_at.as_ref().map(|at| at.join(files::IMAGE)),
+    };
+    let runsc_name = match &lesser {
+        Ok(selection) => Some(selection.runsc.clone()),
+        Err(_) => programs::likely_runsc(&settings, store_at.as_deref()),
+    };
+
+    let probes = [Name::UserNamespaces, Name::Run];
+    let private = match options.probes(&probes) {
+        true => Some(PrivateDir::create(host)),
+        false => None,
+    };
+    let user_namespace = match (&private, options.probes(&[Name::UserNamespaces])) {
+        (Some(Ok(dir)), true) if host.platform == Platform::Linux => {
+            probe::user_namespace(host, dir, id_map(host))
+        }
+        (Some(Err(reason)), true) => Reading::Unknown(reason.clone()),
+        _ => Reading::Skipped,
+    };
+    let reaped = match options.probes(&[Name::Reaper]) && host.platform == Platform::Linux {
+        true => probe::reaper(host),
+        false => Reading::Skipped,
+    };
+
+    Readings {
+        machine: Machine::read(host, store_at.as_deref()),
+        user_namespace,
+        reaped,
+        runsc: programs::runsc(runsc_name.as_deref(), host, options),
+        store,
+        policy: files::policy(&settings, host, store_at.as_deref()),
+        image: rootfs.as_deref().and_then(files::image),
+        programs: Programs::find(host, options),
+        scratch: files::scratch_parent(host),
+        default,
+        wants_pasta: host.platform == Platform::Linux && run::wants_pasta(&settings),
+        runtime_named: settings.runtime.is_some(),
+        attempt: attempt(host, options, lesser, private).await,
+        host: host.clone(),
+    }
+}
+
+/// Takes the lesser run as far as it goes.
+async fn attempt(
+    host: &Host,
+    options: &Options,
+    lesser: Result<crate::selection::Selection, crate::selection::Refusal>,
+    private: Option<Result<PrivateDir, String>>,
+) -> Attempt {
+    let selection = match lesser {
+        Ok(selection) => selection,
+        Err(refusal) => return Attempt::Refused(refusal),
+    };
+    if !options.probes(&[Name::Run]) {
+        return Attempt::Skipped;
+    }
+    let private = match private {
+        Some(Ok(private)) => private,
+        Some(Err(text)) => return Attempt::Stopped(Told::own("workspace-not-made", text)),
+        None => return Attempt::Skipped,
+    };
+    let selected = selection.describe();
+    match resolve(&selection, host, &private.workspace()) {
+        Err(told) => Attempt::Stopped(told),
+        Ok(config) => run::call(config, host, options, selected).await,
+    }
+}
+
+fn resolve(
+    selection: &crate::selection::Selection,
+    host: &Host,
+    workspace: &Path,
+) -> Result<SandboxConfig, Told> {
+    SandboxConfig::resolve(selection.options(workspace), host)
+        .map_err(|err| Told::own(err.code(), err.to_string()))
+}
+
+/// The map with which a child becomes the root of a user namespace of its own.
+fn id_map(host: &Host) -> Option<IdMap> {
+    Some(IdMap {
+        uid: host.uid?,
+        gid: host.gid?,
+    })
+}

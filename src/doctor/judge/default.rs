@@ -1,0 +1,116 @@
+//! The default run, and the real call.
+
+use crate::config::NetworkMode;
+use crate::doctor::Name;
+use crate::doctor::gather::run::{Attempt, Default, Ended};
+use crate::doctor::report::{Findings, Words};
+use crate::driver::End;
+use crate::selection::Refusal;
+
+pub(super) fn judge(to: &mut Findings, default: &Result<Default, Refusal>, wants_pasta: bool) {
+    match default {
+        Ok(default) => to.pass(Name::Selection, &default.described),
+        Err(refusal) => to.fail_covered(
+            Name::Selection,
+            "refused",
+            super::words(refusal),
+            super::covered(refusal),
+        ),
+    }
+    // Neither is built yet. Whoever builds one takes its failure away here.
+    to.fail(
+        Name::Labels,
+        "not tracked yet",
+        Words::new(
+            "the default mode enforces CFC, and labels are not tracked yet",
+            "run with --no-cfc, which says that the run wants no policy and that no output is \
+             withheld",
+        ),
+    );
+    network(to, default, wants_pasta);
+}
+
+pub(super) fn network(to: &mut Findings, default: &Result<Default, Refusal>, wants_pasta: bool) {
+    let name = Name::Network;
+    if wants_pasta {
+        let words = Words::new(
+            "the network `sandbox` of the default runtime is not built yet",
+            "run with --network none or --network host",
+        );
+        return to.fail(name, "sandbox: not built yet", words);
+    }
+    match default {
+        Ok(default) => to.pass(
+            name,
+            match default.network {
+                NetworkMode::None => "none: loopback alone",
+                NetworkMode::Sandbox => "sandbox: runsc's own",
+                NetworkMode::Host => "host: the host's own",
+            },
+        ),
+        Err(_) => to.info(name, "not known: the selection is refused"),
+    }
+}
+
+pub(super) fn run(to: &mut Findings, attempt: &Attempt) {
+    let name = Name::Run;
+    match attempt {
+        Attempt::Skipped => to.info(name, "not probed"),
+        Attempt::Refused(refusal) => to.fail_covered(
+            name,
+            "refused",
+            super::words(refusal),
+            super::covered(refusal),
+        ),
+        Attempt::Stopped(told) => {
+            to.fail_covered(name, told.code, Words::whole(&told.text), cause(told.code));
+        }
+        Attempt::Ended(ended) if ended.call.worked => to.pass(
+            name,
+            format!(
+                "{:.0} ms, with --no-cfc --network {}",
+                ended.call.elapsed_ms, ended.call.network
+            ),
+        ),
+        Attempt::Ended(ended) => to.fail_covered(
+            name,
+            ended.call.outcome,
+            failed(ended),
+            // Where none can be made, that is why.
+            &[Name::UserNamespaces],
+        ),
+    }
+}
+
+fn failed(ended: &Ended) -> Words {
+    let what = match (ended.end, ended.call.exit_code) {
+        (End::Exited, Some(code)) => format!("ended with {code} and the wrong output"),
+        _ => format!("came out as {}", ended.call.outcome),
+    };
+    let said = match ended.log.last() {
+        Some(line) => format!("; runsc said: {line}"),
+        None => String::new(),
+    };
+    Words::new(
+        format!("a call in a real sandbox {what}{said}"),
+        "see `runsc-driver -vv run --no-cfc --network none -- true`",
+    )
+}
+
+/// The checks that tell the same, where they failed.
+fn cause(code: &str) -> &'static [Name] {
+    match code {
+        "user-namespace-unavailable" => &[
+            Name::UserNamespaces,
+            Name::MaxUserNamespaces,
+            Name::UnprivilegedUsernsClone,
+            Name::ApparmorUserns,
+        ],
+        "runsc-too-old" | "runsc-unknown" => &[Name::RunscVersion],
+        "runsc-not-executable" => &[Name::Runsc],
+        "foreign-rootfs" => &[Name::ImageOwner],
+        "rootfs-not-a-directory" => &[Name::Store],
+        "scratch-not-private" | "scratch-not-verified" => &[Name::Scratch],
+        _ => &[],
+    }
+}

@@ -1,0 +1,177 @@
+//! The default run and the real call.
+
+use super::{judged, says};
+use crate::config::NetworkMode;
+use crate::doctor::gather::run::{Attempt, Default, Ended, Told};
+use crate::doctor::judge::default;
+use crate::doctor::{Name, RealCall, State};
+use crate::driver::{End, StartFailure};
+use crate::selection::{Native, Obstacle, Refusal};
+
+fn selected(network: NetworkMode) -> Default {
+    Default {
+        described: "runsc (chosen)".to_owned(),
+        network,
+        pasta: network == NetworkMode::Sandbox,
+        policy: true,
+    }
+}
+
+fn refused(obstacle: Obstacle) -> Refusal {
+    Refusal::Default {
+        platform: Native::Linux,
+        obstacle,
+        takes_flags: true,
+    }
+}
+
+#[test]
+fn a_selection_passes_or_is_refused_in_its_own_words() {
+    let said = judged(|to| default::judge(to, &Ok(selected(NetworkMode::Sandbox)), true));
+    says(&said, Name::Selection, State::Pass, "runsc (chosen)", &[]);
+    let refusal = Refusal::Docker {
+        by: crate::settings::Source::Environment,
+        has_default: true,
+        takes_flags: true,
+    };
+    let said = judged(|to| default::judge(to, &Err(refusal.clone()), false));
+    let words = [
+        &*refusal.problem().to_string(),
+        &*refusal.hint().to_string(),
+    ];
+    says(&said, Name::Selection, State::Fail, "refused", &words);
+}
+
+#[test]
+fn labels_are_not_built_yet() {
+    let said = judged(|to| default::judge(to, &Ok(selected(NetworkMode::None)), false));
+    let words = ["labels are not tracked yet", "run with --no-cfc"];
+    says(&said, Name::Labels, State::Fail, "not tracked yet", &words);
+}
+
+#[test]
+fn networks() {
+    let no_pasta = || Err(refused(Obstacle::NoPasta));
+    let not_built = ["is not built yet", "--network none"];
+    let cases: [(Result<Default, Refusal>, bool, State, &str, &[&str]); 6] = [
+        (
+            Ok(selected(NetworkMode::Sandbox)),
+            true,
+            State::Fail,
+            "sandbox: not built yet",
+            &not_built,
+        ),
+        (
+            no_pasta(),
+            true,
+            State::Fail,
+            "sandbox: not built yet",
+            &not_built,
+        ),
+        (
+            Ok(selected(NetworkMode::None)),
+            false,
+            State::Pass,
+            "none: loopback alone",
+            &[],
+        ),
+        (
+            Ok(selected(NetworkMode::Host)),
+            false,
+            State::Pass,
+            "host: the host's own",
+            &[],
+        ),
+        (
+            Ok(selected(NetworkMode::Sandbox)),
+            false,
+            State::Pass,
+            "sandbox: runsc's own",
+            &[],
+        ),
+        (
+            Err(refused(Obstacle::NoHome)),
+            false,
+            State::Info,
+            "not known: the selection is refused",
+            &[],
+        ),
+    ];
+    for (found, wants_pasta, state, value, words) in cases {
+        let said = judged(|to| default::network(to, &found, wants_pasta));
+        says(&said, Name::Network, state, value, words);
+    }
+}
+
+fn ended(end: End, outcome: &'static str, exit_code: Option<u8>, log: &[&str]) -> Attempt {
+    Attempt::Ended(Box::new(Ended {
+        call: RealCall {
+            worked: exit_code == Some(0),
+            outcome,
+            exit_code,
+            elapsed_ms: 120.4,
+            selected: "runsc".to_owned(),
+            network: "none",
+            no_cfc: true,
+        },
+        end,
+        log: log.iter().map(|line| (*line).to_owned()).collect(),
+    }))
+}
+
+#[test]
+fn real_calls() {
+    let not_started = End::NotStarted(StartFailure::Unknown);
+    let stopped = |code, text: &str| {
+        Attempt::Stopped(Told {
+            code,
+            text: text.to_owned(),
+        })
+    };
+    let cases: [(Attempt, State, &str, &[&str]); 7] = [
+        (Attempt::Skipped, State::Info, "not probed", &[]),
+        (
+            Attempt::Refused(refused(Obstacle::NoHome)),
+            State::Fail,
+            "refused",
+            &["HOME is not set", "set HOME"],
+        ),
+        (
+            stopped(
+                "scratch-not-private",
+                "the scratch parent is open: remove it",
+            ),
+            State::Fail,
+            "scratch-not-private",
+            &["the scratch parent is open: remove it"],
+        ),
+        (
+            ended(End::Exited, "exited", Some(0), &[]),
+            State::Pass,
+            "120 ms, with --no-cfc --network none",
+            &[],
+        ),
+        (
+            ended(End::Exited, "exited", Some(3), &[]),
+            State::Fail,
+            "exited",
+            &["ended with 3", "runsc-driver -vv run"],
+        ),
+        (
+            ended(not_started, "not-started", None, &["first", "last"]),
+            State::Fail,
+            "not-started",
+            &["came out as not-started; runsc said: last"],
+        ),
+        (
+            ended(End::TimedOut, "timed-out", None, &[]),
+            State::Fail,
+            "timed-out",
+            &["came out as timed-out"],
+        ),
+    ];
+    for (attempt, state, value, words) in cases {
+        let said = judged(|to| default::run(to, &attempt));
+        says(&said, Name::Run, state, value, words);
+    }
+}
