@@ -1,6 +1,8 @@
 //! The command: one verb per file, rendering apart.
 
+mod capabilities;
 mod clean;
+mod doctor;
 mod exit;
 mod json;
 mod plan_json;
@@ -11,7 +13,8 @@ mod signals;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{ArgAction, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{ArgAction, CommandFactory, Parser, Subcommand};
 use tracing_subscriber::filter::LevelFilter;
 
 /// Runs untrusted commands in gVisor: no Docker, no daemon, no root.
@@ -20,20 +23,26 @@ use tracing_subscriber::filter::LevelFilter;
     name = "runsc-driver",
     version,
     about,
+    arg_required_else_help = true,
     after_help = "Set a machine up with scripts/quickstart.sh of the repository, then:\n  \
+                  runsc-driver doctor\n  \
                   runsc-driver run --no-cfc -- uname -a"
 )]
 struct Cli {
     /// Show what the driver does, on standard error; more with each one
     #[arg(short, long, action = ArgAction::Count, global = true)]
     verbose: u8,
+    /// Print what this build takes, as JSON, and do nothing else
+    #[arg(long)]
+    describe_capabilities: bool,
     #[command(subcommand)]
-    verb: Verb,
+    verb: Option<Verb>,
 }
 
 #[derive(Debug, Subcommand)]
 enum Verb {
     Run(Box<run::Args>),
+    Doctor(doctor::Args),
 }
 
 /// Parses the arguments and does what they say.
@@ -41,19 +50,34 @@ enum Verb {
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
-        Err(err) => {
-            // Help and version are asked for, and go to standard output; a closed one is no error.
-            let _ = err.print();
-            return if err.use_stderr() {
-                exit::USAGE.into()
-            } else {
-                ExitCode::SUCCESS
-            };
-        }
+        Err(err) => return refuse(&err),
     };
     show_tracing(cli.verbose);
-    match cli.verb {
-        Verb::Run(args) => run::main(*args),
+    match (cli.verb, cli.describe_capabilities) {
+        (Some(Verb::Run(args)), false) => run::main(*args),
+        (Some(Verb::Doctor(args)), false) => doctor::main(&args),
+        (None, true) => {
+            // Whoever closed our standard output does not want it.
+            let _ = capabilities::print(std::io::stdout().lock(), Cli::command());
+            ExitCode::SUCCESS
+        }
+        (Some(_), true) => refuse(&Cli::command().error(
+            ErrorKind::ArgumentConflict,
+            "--describe-capabilities goes with no verb",
+        )),
+        (None, false) => refuse(&Cli::command().error(
+            ErrorKind::MissingSubcommand,
+            "a verb is missing: see --help",
+        )),
+    }
+}
+
+fn refuse(err: &clap::Error) -> ExitCode {
+    // Help and version are asked for, and go to standard output; a closed one is no error.
+    let _ = err.print();
+    match err.use_stderr() {
+        true => exit::USAGE.into(),
+        false => ExitCode::SUCCESS,
     }
 }
 
