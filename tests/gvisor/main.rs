@@ -11,6 +11,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod doctor;
 mod ends;
 mod killed;
 mod library;
