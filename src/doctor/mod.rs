@@ -1,6 +1,6 @@
 //! Would a run work here, and if not, what is there to do?
 //!
-//! [`diagnose`] reads and asks ([`gather`]), judges what it got (`judge`, pure) and returns data.
+//! [`diagnose`] reads and asks (`gather`), judges what it got (`judge`, pure) and returns data.
 //! It takes the very path of `runsc-driver run`: settings, selection, configuration, driver, and a
 //! call in a real sandbox. Until labels and pasta's network are built, that call is made without
 //! either, and what the default still lacks is a failure with its reason.
