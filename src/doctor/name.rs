@@ -90,8 +90,6 @@ pub enum Name {
     Reaper,
     /// The default selection: nothing named
     Selection,
-    /// Whether the default mode, which enforces CFC, can be had
-    Labels,
     /// Whether the default network can be had
     Network,
     /// A real call in a real sandbox

@@ -42,7 +42,10 @@ async fn the_ends_of_a_stream_are_kept_and_its_count_is_true() {
             "{cap}"
         );
         // The cap is each stream's own.
-        assert_eq!((released.stderr.bytes, released.stderr.truncated), (3, cap < 3));
+        assert_eq!(
+            (released.stderr.bytes, released.stderr.truncated),
+            (3, cap < 3)
+        );
     }
     bounded(driver.close()).await;
 }

@@ -161,7 +161,7 @@ fn it_says_in_time_that_a_run_works_and_what_the_default_lacks() {
     assert_eq!(run["exitCode"], 0);
     assert!(run["elapsedMs"].as_f64().unwrap() > 1.0);
     // What is not built yet, and what this machine may lack for it.
-    let not_built = ["labels", "network", "runsc-cfc"];
+    let not_built = ["network", "runsc-cfc"];
     let of_pasta = ["pasta", "tun", "setpriv", "unshare", "selection"];
     for (name, state) in states(&told) {
         match (not_built.contains(&&*name), of_pasta.contains(&&*name)) {

@@ -10,6 +10,7 @@ pub(super) mod run;
 use std::path::Path;
 
 use super::{Name, Options, RealCall};
+use crate::cfc::mode::EnforcementMode;
 use crate::config::SandboxConfig;
 use crate::host::{Host, Platform};
 use crate::plan::IdMap;
@@ -141,8 +142,9 @@ fn resolve(
     host: &Host,
     workspace: &Path,
 ) -> Result<SandboxConfig, Told> {
-    SandboxConfig::resolve(selection.options(workspace), host)
-        .map_err(|err| Told::own(err.code(), err.to_string()))
+    let mut options = selection.options(workspace);
+    options.mode = EnforcementMode::Disabled;
+    SandboxConfig::resolve(options, host).map_err(|err| Told::own(err.code(), err.to_string()))
 }
 
 /// The map with which a child becomes the root of a user namespace of its own.

@@ -18,6 +18,8 @@ pub(in crate::doctor) struct Runsc {
     pub(in crate::doctor) at: Result<PathBuf, String>,
     pub(in crate::doctor) version: Reading<Answer>,
     pub(in crate::doctor) flags: Reading<Answer>,
+    /// The version again, after `--cfc`: a runsc that does not know that flag fails.
+    pub(in crate::doctor) cfc: Reading<Answer>,
 }
 
 /// The runsc that a run would take if nothing else were in the way.
@@ -41,13 +43,19 @@ pub(super) fn runsc(name: Option<&OsStr>, host: &Host, options: &Options) -> Run
         &["--version"],
         probes(&[Name::RunscVersion, Name::ControlSocket]),
     );
-    let wants_flags = probes(&[Name::RunscPlatforms, Name::RunscFlags, Name::RunscCfc]);
-    let flags = match version {
+    let ask = |args: &[&str], names: &[Name]| match version {
         // A runsc that hangs would hang again.
         Reading::Known(Answer::TimedOut) => Reading::Unknown("runsc does not answer".to_owned()),
-        _ => question(&at, &["flags"], wants_flags),
+        _ => question(&at, args, probes(names)),
     };
-    Runsc { at, version, flags }
+    let flags = ask(&["flags"], &[Name::RunscPlatforms, Name::RunscFlags]);
+    let cfc = ask(&["--cfc", "--version"], &[Name::RunscCfc]);
+    Runsc {
+        at,
+        version,
+        flags,
+        cfc,
+    }
 }
 
 fn find_runsc(name: &OsStr, host: &Host) -> Result<PathBuf, String> {

@@ -17,16 +17,6 @@ pub(super) fn judge(to: &mut Findings, default: &Result<Default, Refusal>, wants
             super::covered(refusal),
         ),
     }
-    // Neither is built yet. Whoever builds one takes its failure away here.
-    to.fail(
-        Name::Labels,
-        "not tracked yet",
-        Words::new(
-            "the default mode enforces CFC, and labels are not tracked yet",
-            "run with --no-cfc, which says that the run wants no policy and that no output is \
-             withheld",
-        ),
-    );
     network(to, default, wants_pasta);
 }
 

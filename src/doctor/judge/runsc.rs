@@ -11,13 +11,14 @@ use crate::doctor::report::{Findings, Words};
 use crate::trust::shown;
 
 /// The flags that the driver gives.
-pub(super) const GIVEN: [&str; 8] = [
+pub(super) const GIVEN: [&str; 9] = [
     "root",
     "ignore-cgroups",
     "network",
     "overlay2",
     "rootless",
     "directfs",
+    "host-uds",
     "log",
     "log-format",
 ];
@@ -27,6 +28,7 @@ pub(super) fn judge(to: &mut Findings, runsc: &Runsc, scratch: &ScratchParent) {
     found(to, runsc);
     let date = version(to, &runsc.version);
     flags(to, &runsc.flags);
+    cfc(to, &runsc.cfc);
     control_socket(to, date, scratch);
 }
 
@@ -89,7 +91,7 @@ pub(super) fn version(to: &mut Findings, answer: &Reading<Answer>) -> Option<u32
 }
 
 pub(super) fn flags(to: &mut Findings, answer: &Reading<Answer>) {
-    let names = [Name::RunscPlatforms, Name::RunscFlags, Name::RunscCfc];
+    let names = [Name::RunscPlatforms, Name::RunscFlags];
     let Some(answer) = answer.known() else {
         for name in names {
             to.info(name, answer.why_not());
@@ -126,16 +128,27 @@ pub(super) fn flags(to: &mut Findings, answer: &Reading<Answer>) {
             to.fail(Name::RunscFlags, format!("without {lacking}"), words);
         }
     }
-    match known.contains("cfc") {
-        true => to.pass(Name::RunscCfc, "known"),
-        false => to.fail(
-            Name::RunscCfc,
+}
+
+/// Whether it tracks labels, by whether it knows the flag that asks for it.
+pub(super) fn cfc(to: &mut Findings, answer: &Reading<Answer>) {
+    let name = Name::RunscCfc;
+    match answer {
+        Reading::Known(Answer::Wrote(_)) => to.pass(name, "known"),
+        Reading::Known(Answer::Failed(_)) => to.fail(
+            name,
             "unknown",
             Words::new(
-                "this runsc does not know --cfc, so it tracks no labels",
-                "use a runsc with CFC, or run with --no-cfc",
+                "this runsc does not know --cfc, so it tracks no labels, and the default mode \
+                 enforces them",
+                "use a runsc with CFC, or run with --no-cfc, which says that the run wants no \
+                 policy and that no output is withheld",
             ),
         ),
+        Reading::Known(Answer::TimedOut | Answer::NotStarted(_)) => {
+            to.info(name, "not known: it does not answer");
+        }
+        Reading::Skipped | Reading::Unknown(_) => to.info(name, answer.why_not()),
     }
 }
 

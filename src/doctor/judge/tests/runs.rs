@@ -43,13 +43,6 @@ fn a_selection_passes_or_is_refused_in_its_own_words() {
 }
 
 #[test]
-fn labels_are_not_built_yet() {
-    let said = judged(|to| default::judge(to, &Ok(selected(NetworkMode::None)), false));
-    let words = ["labels are not tracked yet", "run with --no-cfc"];
-    says(&said, Name::Labels, State::Fail, "not tracked yet", &words);
-}
-
-#[test]
 fn networks() {
     let no_pasta = || Err(refused(Obstacle::NoPasta));
     let not_built = ["is not built yet", "--network none"];

@@ -10,7 +10,7 @@ use crate::doctor::judge::runsc;
 use crate::doctor::{Name, State};
 use crate::trust::scratch::Found;
 
-const FLAGS: &str = "  -cfc\n    \ttrack labels\n  -directfs\n    \tx (default true)\n  \
+const FLAGS: &str = "  -host-uds value\n    \tsockets\n  -directfs\n    \tx (default true)\n  \
     -ignore-cgroups\n    \tx\n  -log string\n    \tx\n  -log-format string\n    \tx\n  \
     -network value\n    \tx\n  -overlay2 value\n    \tx\n  -platform string\n    \tspecifies which \
     platform to use: systrap (default), ptrace, kvm. (default \"systrap\")\n  -root string\n    \t\
@@ -26,6 +26,7 @@ fn where_it_is() {
         at,
         version: Reading::Skipped,
         flags: Reading::Skipped,
+        cfc: Reading::Skipped,
     };
     let there = found(Ok(PathBuf::from("/bin/runsc")));
     let said = judged(|to| runsc::found(to, &there));
@@ -97,11 +98,7 @@ fn flags_and_platforms() {
     let platforms = "systrap (default), ptrace, kvm";
     says(&said, Name::RunscPlatforms, State::Pass, platforms, &[]);
     says(&said, Name::RunscFlags, State::Pass, "10 known", &[]);
-    says(&said, Name::RunscCfc, State::Pass, "known", &[]);
-
-    let older = FLAGS
-        .replace("  -cfc\n", "  -other\n")
-        .replace("  -overlay2", "  -overlay");
+    let older = FLAGS.replace("  -overlay2", "  -overlay");
     let said = judged(|to| runsc::flags(to, &wrote(&older)));
     let words = ["does not know --overlay2, which the driver gives it"];
     says(
@@ -111,12 +108,10 @@ fn flags_and_platforms() {
         "without --overlay2",
         &words,
     );
-    let words = ["does not know --cfc", "--no-cfc"];
-    says(&said, Name::RunscCfc, State::Fail, "unknown", &words);
 
     let silent = judged(|to| runsc::flags(to, &Reading::Known(Answer::TimedOut)));
     let skipped = judged(|to| runsc::flags(to, &Reading::Skipped));
-    for name in [Name::RunscPlatforms, Name::RunscFlags, Name::RunscCfc] {
+    for name in [Name::RunscPlatforms, Name::RunscFlags] {
         let value = "not known: it did not answer within 3 s";
         says(&silent, name, State::Info, value, &[]);
         says(&skipped, name, State::Info, "not probed", &[]);
@@ -133,8 +128,20 @@ fn the_flags_that_are_looked_for_are_those_that_the_driver_gives() {
             .chars()
             .take_while(|c| c.is_ascii_alphanumeric() || *c == '-')
             .collect();
-        // The one flag of the subcommand.
-        let known = flag == "bundle" || runsc::GIVEN.contains(&flag.as_str());
+        // Those of subcommands, which `runsc flags` does not list, and those that are asked for
+        // by the version.
+        let others = [
+            "bundle",
+            "internal-pid-file",
+            "process",
+            "cwd",
+            "env",
+            "user",
+            "pid",
+        ];
+        let flag = flag.as_str();
+        let known = flag.starts_with("cfc") || others.contains(&flag);
+        let known = known || runsc::GIVEN.contains(&flag);
         assert!(known, "--{flag} is given and not looked for");
     }
 }
@@ -191,5 +198,22 @@ fn control_sockets() {
         };
         let said = judged(|to| runsc::control_socket(to, date, &scratch));
         says(&said, Name::ControlSocket, state, value, words);
+    }
+}
+
+#[test]
+fn labels_are_known_by_the_flag_that_asks_for_them() {
+    let failed = Answer::Failed("exit status: 2".into());
+    let words = ["does not know --cfc", "--no-cfc"];
+    let silent = "not known: it does not answer";
+    let cases: [(Reading<Answer>, State, &str, &[&str]); 4] = [
+        (wrote("runsc version x"), State::Pass, "known", &[]),
+        (Reading::Known(failed), State::Fail, "unknown", &words),
+        (Reading::Known(Answer::TimedOut), State::Info, silent, &[]),
+        (Reading::Skipped, State::Info, "not probed", &[]),
+    ];
+    for (answer, state, value, words) in cases {
+        let said = judged(|to| runsc::cfc(to, &answer));
+        says(&said, Name::RunscCfc, state, value, words);
     }
 }
