@@ -68,8 +68,11 @@ pub fn run(run: &Run<'_>) -> CommandLine {
         args.push("--host-uds=open".into());
     }
     args.extend(log_to(run.log));
+    args.push("run".into());
+    if run.labelled {
+        args.extend(label_fds());
+    }
     args.extend([
-        "run".into(),
         "--bundle".into(),
         run.bundle_dir.into(),
         run.id.as_str().into(),

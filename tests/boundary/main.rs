@@ -13,6 +13,7 @@
 mod common;
 mod fake;
 
+mod cfc;
 mod command;
 mod ends;
 mod scratch;

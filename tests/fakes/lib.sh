@@ -68,3 +68,17 @@ fail() {
     cat "$here/log" >"$log"
     exit 128
 }
+
+# Says everything that is to be withheld, on both streams and as the exit status of the caller.
+secret() {
+    echo swordfish
+    echo swordfish >&2
+}
+
+# A result of this container with this taint.
+result() {
+    printf '{"version":1,"containerId":"%s","waitStatus":10752,"cfcTaint":%s}' "$id" "$1"
+}
+
+public='{"string":"{conf: ⊤, integ: ∅}","xattrJSON":{}}'
+tainted='{"string":"{conf: finance, integ: ∅}","xattrJSON":{"confidentiality":["finance"]}}'

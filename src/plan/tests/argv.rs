@@ -127,3 +127,118 @@ fn control_commands_have_the_globals_of_run() {
 fn the_version_is_asked_for_with_nothing_else() {
     assert_eq!(runsc::version(&config(), false), line(&["--version"]));
 }
+
+#[test]
+fn a_policy_and_its_descriptors_are_on_every_command_that_has_them() {
+    let id = ContainerId::session("run", 1);
+    let mut config = config();
+    config.policy = Some(crate::trust::TrustedPath::made_up("/policy.json"));
+    let bundle = Path::new("/scratch/bundles/b");
+    let globals = [
+        "--root",
+        STATE,
+        "--ignore-cgroups",
+        "--network=none",
+        "--overlay2=root:memory",
+        "--cfc",
+        "--cfc-policy",
+        "/policy.json",
+    ];
+    let line_of = |rest: &[&str]| line(&[&globals[..], rest].concat());
+    let fds = ["--cfc-invocation-context-fd", "3", "--cfc-result-fd", "4"];
+    let labelled = runsc::run(&runsc::Run {
+        config: &config,
+        state_dir: Path::new(STATE),
+        log: Path::new("/l"),
+        bundle_dir: bundle,
+        id: &id,
+        labelled: true,
+        host_uds: true,
+        directfs: true,
+    });
+    let logged = ["--host-uds=open", "--log=/l", "--log-format=json", "run"];
+    let rest = ["--bundle", "/scratch/bundles/b", id.as_str()];
+    assert_eq!(labelled, line_of(&[&logged[..], &fds, &rest].concat()));
+    assert_eq!(
+        runsc::state(&config, Path::new(STATE), &id),
+        line_of(&["state", id.as_str()])
+    );
+    assert_eq!(runsc::version(&config, true), line(&["--cfc", "--version"]));
+}
+
+#[test]
+fn exec_says_what_the_container_does_not_have_already() {
+    let id = ContainerId::session("run", 7);
+    let mut config = config();
+    config.user.uid = 5;
+    let argv = ["sh", "-c", "x", "--flag"].map(Into::into);
+    let env = [("B", "2"), ("A", "x y"), ("HOME", "/h")].map(|(n, v)| (n.into(), v.into()));
+    let request = crate::plan::Request {
+        argv: &argv,
+        cwd: Some(Path::new("sub")),
+        env: &env,
+        context: None,
+        host_uds: false,
+    };
+    let process = crate::plan::bundle::Process::check(&config, request).unwrap();
+    let file = PathBuf::from("/x/process.json");
+    let exec = |labelled, process_file| {
+        runsc::exec(&runsc::Exec {
+            config: &config,
+            state_dir: Path::new(STATE),
+            log: Path::new("/x/log"),
+            pid_file: Path::new("/x/pid"),
+            id: &id,
+            labelled,
+            process: &process,
+            process_file,
+        })
+    };
+    let globals = [
+        "--root",
+        STATE,
+        "--ignore-cgroups",
+        "--network=none",
+        "--overlay2=root:memory",
+        "--log=/x/log",
+        "--log-format=json",
+        "exec",
+    ];
+    let line_of = |rest: &[&str]| line(&[&globals[..], rest].concat());
+    assert_eq!(
+        exec(false, None),
+        line_of(&[
+            "--internal-pid-file",
+            "/x/pid",
+            "--cwd",
+            "/workspace/sub",
+            "--env",
+            "A=x y",
+            "--env",
+            "B=2",
+            "--env",
+            "HOME=/h",
+            "--user",
+            "5:0",
+            id.as_str(),
+            "sh",
+            "-c",
+            "x",
+            "--flag",
+        ])
+    );
+    assert_eq!(
+        exec(true, Some(&file)),
+        line_of(&[
+            "--cfc-invocation-context-fd",
+            "3",
+            "--cfc-result-fd",
+            "4",
+            "--internal-pid-file",
+            "/x/pid",
+            "--process",
+            "/x/process.json",
+            id.as_str(),
+        ])
+    );
+}
