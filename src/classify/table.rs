@@ -96,11 +96,20 @@ pub fn failure(messages: &[String]) -> StartFailure {
         .unwrap_or(StartFailure::Unknown)
 }
 
+/// What the control socket's refusal to start a process means.
+#[must_use]
+pub fn refusal(message: &str) -> StartFailure {
+    first(&EXEC, message).unwrap_or(StartFailure::Unknown)
+}
+
 fn meaning(message: &str) -> Option<StartFailure> {
-    let (table, message) = match after_command(message) {
-        Some(rest) => (&EXEC[..], rest),
-        None => (&TABLE[..], message),
-    };
+    match after_command(message) {
+        Some(rest) => first(&EXEC, rest),
+        None => first(&TABLE, message),
+    }
+}
+
+fn first(table: &[Row], message: &str) -> Option<StartFailure> {
     let fits = |row: &&Row| {
         message
             .strip_prefix(row.start)

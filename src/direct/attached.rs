@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::labels::{self, Seen};
 use crate::cfc::result::Verdict;
-use crate::driver::{Call, End, Evidence, Exit, Output, Released, Stdin};
+use crate::driver::{BoxFuture, Call, End, Evidence, Exit, Output, Released, Stdin};
 use crate::launch::deadline::Deadline;
 use crate::launch::donation::{ResultFile, sealed};
 use crate::launch::output::{self, Channel};
@@ -119,9 +119,34 @@ fn donations(context: Option<&[u8]>) -> io::Result<(Option<ResultFile>, Vec<Dona
     Ok((Some(result), donations))
 }
 
+/// How a process's end is heard of.
+pub(super) enum Ending {
+    /// A child of ours, by its pidfd.
+    Child(AsyncFd<OwnedFd>),
+    /// A process in a container, by the answer to a question.
+    Answer(BoxFuture<'static, ()>),
+}
+
+impl Ending {
+    /// The end of a child.
+    pub(super) fn child(pidfd: OwnedFd) -> Result<Self, LaunchError> {
+        Ok(Self::Child(
+            sys::awaitable(pidfd).map_err(LaunchError::Pipe)?,
+        ))
+    }
+
+    async fn came(&mut self) {
+        match self {
+            // It does not fail for a descriptor that is open, and it is.
+            Self::Child(pidfd) => drop(pidfd.readable().await),
+            Self::Answer(answer) => answer.await,
+        }
+    }
+}
+
 /// A process that runs, joined to its call.
 pub(super) struct Attached {
-    end: AsyncFd<OwnedFd>,
+    end: Ending,
     stdin: Option<(Stdin, Option<pipe::Sender>)>,
     stdout: Channel,
     stderr: Channel,
@@ -131,14 +156,14 @@ pub(super) struct Attached {
 
 impl Attached {
     /// Joins a process that was started with both output streams as pipes.
-    pub(super) fn join(ends: Ends, pipes: Pipes, end: OwnedFd) -> Result<Self, LaunchError> {
+    pub(super) fn join(ends: Ends, pipes: Pipes, end: Ending) -> Result<Self, LaunchError> {
         let channel = |pipe: Option<OwnedFd>, to: Output| {
             let pipe = pipe.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
             Channel::new(pipe, to, ends.cap, ends.hold)
         };
         let stdin = pipes.stdin.map(pipe::Sender::from_owned_fd).transpose();
         Ok(Self {
-            end: sys::awaitable(end).map_err(LaunchError::Pipe)?,
+            end,
             stdin: Some((ends.stdin, stdin.map_err(LaunchError::Pipe)?)),
             stdout: channel(pipes.stdout, ends.stdout).map_err(LaunchError::Pipe)?,
             stderr: channel(pipes.stderr, ends.stderr).map_err(LaunchError::Pipe)?,
@@ -169,7 +194,7 @@ impl Attached {
             tokio::select! {
                 biased;
                 stop = stops.any() => break stop,
-                _ = self.end.readable() => break Stop::Ended,
+                () = self.end.came() => break Stop::Ended,
                 _ = &mut pumps, if !pumped => pumped = true,
                 () = &mut feed, if !fed => fed = true,
             }

@@ -2,6 +2,7 @@
 
 mod attached;
 mod calls;
+mod control;
 mod labels;
 mod oneshot;
 mod probe;
@@ -10,7 +11,7 @@ mod session;
 use std::sync::{Arc, OnceLock};
 
 use crate::config::SandboxConfig;
-use crate::driver::{BoxFuture, Call, Description, Driver, Error, Outcome, SessionInfo};
+use crate::driver::{BoxFuture, Call, Description, Driver, Error, ExecVia, Outcome, SessionInfo};
 use crate::host::Host;
 use crate::plan::id::ContainerId;
 use crate::plan::{self, Layout, Plan, Request};
@@ -40,6 +41,8 @@ struct Shared {
     supported: probe::Supported,
     sequence: labels::Sequence,
     sessions: session::Sessions,
+    /// How calls in sessions are started, where the control socket can be proven.
+    exec_via: ExecVia,
 }
 
 impl DirectDriver {
@@ -55,9 +58,21 @@ impl DirectDriver {
                 supported: probe::Supported::default(),
                 sequence: labels::Sequence::default(),
                 sessions: session::Sessions::default(),
+                exec_via: ExecVia::ControlSocket,
             }),
             selection: None,
         }
+    }
+
+    /// The same, with calls in sessions started this way. Over the control socket, they are where
+    /// it was proven on the runsc at hand, and by the command line elsewhere.
+    #[must_use]
+    pub fn exec_via(mut self, via: ExecVia) -> Self {
+        // Nobody shares it yet: no call was made.
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.exec_via = via;
+        }
+        self
     }
 
     /// The same, described with how an entrypoint selected the runtime.
@@ -146,6 +161,7 @@ impl Driver for DirectDriver {
             .map_err(Error::NoRandomness)?;
         let mut child = Self::new(config, self.shared.host.clone());
         child.selection.clone_from(&self.selection);
+        let child = child.exec_via(self.shared.exec_via);
         Ok(Arc::new(child))
     }
 

@@ -9,7 +9,7 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 
 use super::Shared;
-use super::attached::{Attached, Ends, Stop, Stops};
+use super::attached::{Attached, Ending, Ends, Stop, Stops};
 use super::calls::Slot;
 use super::labels::{self, Seen};
 use crate::classify::log::RunscLog;
@@ -107,7 +107,7 @@ async fn start(shared: &Arc<Shared>, plan: Plan, call: Call) -> Result<Running, 
         entered,
         slot,
         log: plan.log,
-        attached: Attached::join(ends, pipes, end)?,
+        attached: Attached::join(ends, pipes, Ending::child(end)?)?,
     })
 }
 

@@ -31,6 +31,8 @@ pub struct Captured {
 pub enum Cause {
     /// The command exited with this value.
     Exit,
+    /// The command was ended by the signal that this value is 128 more than.
+    Signal,
     /// The command exited with this value, or was ended by the signal that it is 128 more than,
     /// or the sandbox was lost: nothing tells them apart.
     Ambiguous,

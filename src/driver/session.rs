@@ -35,6 +35,19 @@ pub struct SessionInfo {
     pub running: u64,
     /// How far it is.
     pub state: SessionState,
+    /// How its calls are started; none before the first one.
+    pub via: Option<ExecVia>,
+}
+
+/// How calls in a session are started. What may be seen of them is the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExecVia {
+    /// Over the sandbox's control socket, once that was proven on the runsc at hand: no process is
+    /// started, and the command's exact end is known.
+    ControlSocket,
+    /// By a `runsc exec` each. Calls with a policy always are.
+    CommandLine,
 }
 
 /// How far a session is.

@@ -12,7 +12,12 @@ use runsc_driver::{Call, Driver, Error, NetworkMode, Outcome, SandboxConfig, San
 
 use crate::common::{NOT_HUNG, Place, is_root, store, wait_for, walk};
 
-pub fn driver(place: &Place) -> Arc<DirectDriver> {
+fn driver(place: &Place) -> Arc<DirectDriver> {
+    Arc::new(made(place))
+}
+
+/// A driver of this machine's gVisor, over the place's workspace.
+pub fn made(place: &Place) -> DirectDriver {
     let store = store();
     let mut options = SandboxOptions::new(
         store.join("bin/runsc"),
@@ -24,10 +29,7 @@ pub fn driver(place: &Place) -> Arc<DirectDriver> {
     options.rootless = !is_root();
     options.native_store = Some(store);
     let host = place.host();
-    Arc::new(DirectDriver::new(
-        SandboxConfig::resolve(options, &host).unwrap(),
-        host,
-    ))
+    DirectDriver::new(SandboxConfig::resolve(options, &host).unwrap(), host)
 }
 
 pub fn sh(script: &str) -> Call {

@@ -11,10 +11,11 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod by_command_line;
+mod by_control_socket;
 mod doctor;
 mod ends;
 mod killed;
 mod library;
 mod mounts;
-mod sessions;
 mod streams;

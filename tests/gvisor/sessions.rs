@@ -10,8 +10,9 @@ use runsc_driver::driver::{
 };
 use runsc_driver::{Call, Driver, Error, Outcome};
 
+use super::{VIA, driver};
 use crate::common::{NOT_HUNG, Place};
-use crate::library::{driver, out, sh, up};
+use crate::library::{out, sh, up};
 
 fn within(session: &str, script: &str) -> Call {
     let mut call = sh(script);
@@ -238,6 +239,12 @@ async fn the_list_tells_what_is_held() {
             ("a".into(), 2, 0, running, true),
             ("b".into(), 1, 0, running, true)
         ]
+    );
+    assert!(
+        driver
+            .sessions()
+            .iter()
+            .all(|session| session.via == Some(VIA))
     );
     assert!(driver.describe().sessions);
     driver.close().await;

@@ -1,35 +1,32 @@
-//! A call in a session: one `runsc exec`.
+//! A call in a session, however it is started.
 
 use std::os::unix::process::ExitStatusExt;
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
-use tokio::sync::oneshot;
-
 use super::super::Shared;
-use super::super::attached::{Attached, Ends, Stop, Stops};
+use super::super::attached::{Attached, Stop, Stops};
 use super::super::calls::{Slot, lock};
+use super::super::control::ControlError;
 use super::super::labels::{self, Seen};
-use super::super::oneshot::raw_exit;
+use super::super::oneshot::{raw_exit, take_down};
 use super::stop::Command;
-use super::{Session, SessionName};
+use super::{Session, SessionName, command_line, proof, socket};
 use crate::classify::log::RunscLog;
-use crate::classify::{self, Classified, RawExit};
+use crate::classify::{self, Classified};
 use crate::driver::{
-    Call, End, Error, Evidence, LostReason, OnOverrun, Outcome, Released, SessionRefusal,
-    StartFailure,
+    Call, Cause, End, Error, Evidence, ExecVia, Exit, LostReason, OnOverrun, Outcome, Released,
+    SessionRefusal, StartFailure,
 };
-use crate::launch::LaunchError;
-use crate::launch::bundle::BundleDir;
-use crate::launch::spawn::{self, Child, Pipes, SpawnRequest};
-use crate::plan::exec::{ExecPlan, exec};
-use crate::plan::id::call_dir_name;
+use crate::launch::spawn;
 use crate::plan::{Request, bundle::Process, path};
 
 /// How long a container that may be ending is given to end, where a call's end looks like it.
 const ENDING: Duration = Duration::from_secs(1);
 /// The exit status that runsc gives its own failures.
-const RUNSC_FAILED: i32 = 128;
+const RUNSC_FAILED: u8 = 128;
 
 /// Runs a call in the session that it names.
 pub(in crate::direct) async fn run(
@@ -43,6 +40,25 @@ pub(in crate::direct) async fn run(
     if mode.enforces() {
         return Err(SessionRefusal::EnforcingMode { mode }.into());
     }
+    let process = checked(&shared, &call)?;
+    path::check_cwd(&shared.config, process.cwd())?;
+    let name = SessionName::check(name)?;
+    let ready = shared.ready().await;
+    ready.map_err(|err| start_failed(&name, err))?;
+    let session = shared.sessions.enter(&shared, &name)?;
+
+    let seen = tokio::select! {
+        biased;
+        stop = stops.any() => nothing_ran(stop.end()),
+        ready = session.ready() => {
+            ready?;
+            begin(&shared, &session, call, &process, &stops).await?
+        }
+    };
+    Ok(seen.outcome(session.id.as_str(), started.elapsed()))
+}
+
+fn checked(shared: &Shared, call: &Call) -> Result<Process, Error> {
     let request = Request {
         argv: &call.argv,
         cwd: call.cwd.as_deref(),
@@ -50,29 +66,7 @@ pub(in crate::direct) async fn run(
         context: None,
         host_uds: false,
     };
-    path::check_cwd(
-        &shared.config,
-        Process::check(&shared.config, request)?.cwd(),
-    )?;
-    let name = SessionName::check(name)?;
-    shared
-        .ready()
-        .await
-        .map_err(|err| start_failed(&name, err))?;
-    let session = shared.sessions.enter(&shared, &name)?;
-
-    let seen = tokio::select! {
-        biased;
-        stop = stops.any() => {
-            Seen::whole(None, stop.end(), Released::default(), Evidence::default())
-        }
-        ready = session.ready() => {
-            ready?;
-            let running = begin(&shared, &session, call).await?;
-            running.finish(&stops).await?
-        }
-    };
-    Ok(seen.outcome(session.id.as_str(), started.elapsed()))
+    Ok(Process::check(&shared.config, request)?)
 }
 
 /// What keeps every call from running keeps a session from starting.
@@ -87,20 +81,61 @@ fn start_failed(name: &SessionName, err: Error) -> Error {
     }
 }
 
-/// A call whose `runsc exec` was started. Dropped, its command is stopped.
-struct Running {
-    entered: Entered,
-    slot: Arc<Slot<Command>>,
-    plan_log: std::path::PathBuf,
-    attached: Attached,
-    on_overrun: OnOverrun,
+fn nothing_ran(end: End) -> Seen {
+    Seen::whole(None, end, Released::default(), Evidence::default())
+}
+
+/// Starts the command, over the control socket where that can be had, and sees it to its end.
+async fn begin(
+    shared: &Arc<Shared>,
+    session: &Arc<Session>,
+    call: Call,
+    process: &Process,
+    stops: &Stops,
+) -> Result<Seen, Error> {
+    let entered = Entered::new(shared, session);
+    let via = proof::via(shared, session).await;
+    let running = match via {
+        ExecVia::CommandLine => command_line::begin(entered, call).await?,
+        ExecVia::ControlSocket => match socket::begin(entered, call, process).await? {
+            socket::Began::Running(running) => *running,
+            socket::Began::NotStarted(failure) => {
+                let end = End::NotStarted(failure);
+                look_at_container(shared, session, end, None, 0).await?;
+                return Ok(nothing_ran(end));
+            }
+            // Nothing was sent, so nothing runs twice.
+            socket::Began::Unasked(entered, call) => command_line::begin(entered, *call).await?,
+        },
+    };
+    running.finish(stops).await
+}
+
+/// A call whose command was started. Dropped, the command is stopped.
+pub(super) struct Running {
+    pub entered: Entered,
+    pub slot: Arc<Slot<Command>>,
+    pub attached: Attached,
+    pub on_overrun: OnOverrun,
+    pub ended: HowEnded,
+}
+
+/// Where the command's end is told.
+pub(super) enum HowEnded {
+    /// By the status of `runsc exec` and its log.
+    Client {
+        /// The log.
+        log: PathBuf,
+    },
+    /// By the answer to a wait for it: its wait status.
+    Answer(Arc<OnceLock<Result<i32, ControlError>>>),
 }
 
 /// Leaves the driver's list, and the session's count, whatever becomes of the call.
-struct Entered {
-    shared: Arc<Shared>,
-    session: Arc<Session>,
-    key: String,
+pub(super) struct Entered {
+    pub shared: Arc<Shared>,
+    pub session: Arc<Session>,
+    pub key: String,
 }
 
 impl Entered {
@@ -126,78 +161,16 @@ impl Drop for Entered {
     }
 }
 
-async fn begin(shared: &Arc<Shared>, session: &Arc<Session>, call: Call) -> Result<Running, Error> {
-    let entered = Entered::new(shared, session);
-    let slot = shared.calls.enter(&entered.key).ok_or(Error::Closed)?;
-    let plan = lay_out(shared, session, &call)?;
-    let dir = BundleDir::bare(&plan.dir)?;
-    if let Some(process) = &plan.process_json {
-        dir.write(&plan.process_file, process)?;
-    }
-    let on_overrun = call.on_overrun;
-    let (ends, donations) = Ends::of(call, plan.context.as_deref(), false)?;
-    let request = SpawnRequest {
-        command: plan.command,
-        user_namespace: plan.user_namespace,
-        overlay: None,
-        read_only: Vec::new(),
-        stdin: ends.wants_stdin(),
-        output: true,
-        donations,
-    };
-
-    let (sender, receiver) = oneshot::channel();
-    let token = Box::new((shared.calls.count(), Arc::clone(shared)));
-    let (filled, owner) = (Arc::clone(&slot), Arc::clone(session));
-    let (on_launcher, pid_file) = (Arc::clone(shared), plan.pid_file);
-    let reply = move |started: Result<(Child, Pipes), LaunchError>| {
-        let started = started.and_then(|(child, pipes)| {
-            let end = child.end().map_err(LaunchError::Pipe)?;
-            filled.fill(Command::new(
-                child,
-                dir,
-                pid_file,
-                owner,
-                on_launcher,
-                token,
-            ));
-            Ok((pipes, end))
-        });
-        let _ = sender.send(started);
-    };
-    spawn::submit(request, Box::new(reply));
-    let started = receiver.await.map_err(|_| LaunchError::NoLauncher)?;
-    let (pipes, end) = match started {
-        Ok(started) => started,
-        Err(err) => {
-            // A command that could not be run takes the session with it.
-            give_up(shared, session, Some(LostReason::NotStopped)).await?;
-            return Err(err.into());
-        }
-    };
-    Ok(Running {
-        entered,
-        slot,
-        plan_log: plan.log,
-        attached: Attached::join(ends, pipes, end)?,
-        on_overrun,
-    })
-}
-
-fn lay_out(shared: &Shared, session: &Session, call: &Call) -> Result<ExecPlan, Error> {
-    let scratch = shared.scratch()?;
-    let name = call_dir_name(&shared.config.run_tag).map_err(Error::NoRandomness)?;
-    let context = labels::context(&shared.config, &shared.sequence, call)?;
-    let request = Request {
-        argv: &call.argv,
-        cwd: call.cwd.as_deref(),
-        env: &call.env,
-        context: context.as_deref(),
-        host_uds: false,
-    };
-    let dir = scratch.bundles_dir().join(name);
-    let (config, host, state_dir) = (&shared.config, &shared.host, scratch.state_dir());
-    Ok(exec(config, host, &state_dir, dir, &session.id, request)?)
+/// How a command came to its end.
+enum CameTo {
+    /// It was taken down.
+    Taken,
+    /// `runsc exec` ended.
+    Client(ExitStatus, RunscLog),
+    /// The container told its wait status.
+    Status(i32),
+    /// The container told nothing.
+    Silence,
 }
 
 impl Running {
@@ -206,32 +179,54 @@ impl Running {
             Arc::clone(&self.entered.shared),
             Arc::clone(&self.entered.session),
         );
-        let (slot, log, on_overrun) = (&self.slot, &self.plan_log, self.on_overrun);
-        let (stop, settled) = self
-            .attached
-            .wait(stops, async |stop| {
-                settle(&shared, &session, slot, log, stop, on_overrun).await
-            })
-            .await?;
+        let (slot, ended, on_overrun) = (&self.slot, &self.ended, self.on_overrun);
+        let settle = async |stop| settle(&shared, &session, slot, ended, stop, on_overrun).await;
+        let (stop, came_to) = self.attached.wait(stops, settle).await?;
         // A background process is the session's and outlives the call.
         self.attached.keep_reading();
-        let came_to = match settled {
-            None => (stop.end(), None, Evidence::default()),
-            Some((_, RunscLog::Refused { rule, message })) if self.attached.tracked() => {
+        let bytes = self.attached.stdout_bytes();
+        let told = match came_to {
+            CameTo::Taken => (stop.end(), None, Evidence::default()),
+            CameTo::Client(_, RunscLog::Refused { rule, message }) if self.attached.tracked() => {
                 return Err(Error::LabelRule { rule, message });
             }
-            Some((raw, log)) => {
+            CameTo::Client(status, log) => {
+                let raw = raw_exit(status);
                 let Classified { end, exit } = classify::classify(raw, &log);
-                let bytes = self.attached.stdout_bytes();
-                look_at_container(&shared, &session, raw, end, bytes).await?;
+                look_at_container(&shared, &session, end, exit, bytes).await?;
                 (end, exit, classify::evidence(raw, &log))
+            }
+            CameTo::Status(status) => {
+                let exit = Some(exit_of(status));
+                look_at_container(&shared, &session, End::Exited, exit, bytes).await?;
+                (End::Exited, exit, Evidence::default())
+            }
+            CameTo::Silence => {
+                look_at_container(&shared, &session, End::Lost, None, bytes).await?;
+                // The container is there and has lost track of the command.
+                give_up(&shared, &session, None).await?;
+                let name = session.name.0.clone();
+                return Err(SessionRefusal::EndedDuringCall { name }.into());
             }
         };
         let id = session.id.as_str();
         Ok(self
             .attached
-            .see(id, stop == Stop::Ended, came_to, stops)
+            .see(id, stop == Stop::Ended, told, stops)
             .await)
+    }
+}
+
+/// The exit value in a wait status.
+fn exit_of(status: i32) -> Exit {
+    let status = ExitStatus::from_raw(status);
+    let (value, cause) = match (status.code(), status.signal()) {
+        (Some(code), _) => (code, Cause::Exit),
+        (None, signal) => (128 + signal.unwrap_or_default(), Cause::Signal),
+    };
+    Exit {
+        code: u8::try_from(value).unwrap_or(u8::MAX),
+        cause,
     }
 }
 
@@ -239,11 +234,11 @@ impl Running {
 async fn look_at_container(
     shared: &Arc<Shared>,
     session: &Arc<Session>,
-    raw: RawExit,
     end: End,
+    exit: Option<Exit>,
     stdout_bytes: u64,
 ) -> Result<(), Error> {
-    if raw.status == Some(0) {
+    if exit.is_some_and(|exit| exit.code == 0) {
         return Ok(());
     }
     // runsc may hear of the end before the kernel has brought it about.
@@ -253,14 +248,14 @@ async fn look_at_container(
     if !spawn::on_thread(move || watched.ends_within(limit)).await? {
         return Ok(());
     }
-    let nothing_came = raw.status == Some(RUNSC_FAILED) && stdout_bytes == 0;
+    let told_nothing = exit.is_none_or(|exit| exit.code == RUNSC_FAILED) && stdout_bytes == 0;
     give_up(
         shared,
         session,
-        (!nothing_came).then_some(LostReason::Exited),
+        (!told_nothing).then_some(LostReason::Exited),
     )
     .await?;
-    if nothing_came {
+    if told_nothing {
         let name = session.name.0.clone();
         return Err(SessionRefusal::EndedDuringCall { name }.into());
     }
@@ -272,43 +267,69 @@ async fn settle(
     shared: &Arc<Shared>,
     session: &Arc<Session>,
     slot: &Slot<Command>,
-    log: &std::path::Path,
+    ended: &HowEnded,
     stop: Stop,
     on_overrun: OnOverrun,
-) -> Result<Option<(RawExit, RunscLog)>, Error> {
+) -> Result<CameTo, Error> {
     let Some(mut command) = slot.take() else {
-        return Ok(None);
+        return Ok(CameTo::Taken);
     };
     match (stop, on_overrun) {
-        (Stop::Ended, _) => {
-            let status = command
-                .finished()
-                .unwrap_or_else(|| ExitStatusExt::from_raw(9));
-            Ok(Some((raw_exit(status), RunscLog::read(log))))
-        }
+        (Stop::Ended, _) => Ok(match ended {
+            HowEnded::Client { log } => match command.finished() {
+                Some(status) => CameTo::Client(status, RunscLog::read(log)),
+                None => CameTo::Silence,
+            },
+            HowEnded::Answer(answer) => match answer.get() {
+                Some(Ok(status)) => CameTo::Status(*status),
+                _ => CameTo::Silence,
+            },
+        }),
         (Stop::TimedOut, OnOverrun::EndSession) => {
             give_up(shared, session, Some(LostReason::TimedOut)).await?;
             spawn::on_thread(move || command.let_end()).await?;
-            Ok(None)
+            Ok(CameTo::Taken)
         }
         (Stop::TimedOut | Stop::Cancelled, _) => {
             if !spawn::on_thread(move || command.stop()).await? {
                 give_up(shared, session, Some(LostReason::NotStopped)).await?;
             }
-            Ok(None)
+            Ok(CameTo::Taken)
         }
     }
 }
 
 /// Ends a session, and waits until it is gone.
-async fn give_up(
+pub(super) async fn give_up(
     shared: &Arc<Shared>,
     session: &Arc<Session>,
     why: Option<LostReason>,
 ) -> Result<(), Error> {
     shared.sessions.forget(session, why);
     match session.slot.take() {
-        Some(held) => super::super::oneshot::take_down(held.remains).await,
+        Some(held) => take_down(held.remains).await,
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_status_tells_exit_and_signal_apart() {
+        let exit = |code, cause| Exit { code, cause };
+        let cases = [
+            (0, exit(0, Cause::Exit)),
+            (7 << 8, exit(7, Cause::Exit)),
+            (137 << 8, exit(137, Cause::Exit)),
+            (255 << 8, exit(255, Cause::Exit)),
+            (9, exit(137, Cause::Signal)),
+            (15, exit(143, Cause::Signal)),
+            (11 | 0x80, exit(139, Cause::Signal)),
+        ];
+        for (status, expected) in cases {
+            assert_eq!(exit_of(status), expected, "{status}");
+        }
     }
 }

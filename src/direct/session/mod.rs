@@ -3,7 +3,10 @@
 //! A session is an attached `runsc run` whose standard input we hold and never write to. Its first
 //! process reads that input, so the container ends when we do, however we end.
 
+mod command_line;
 mod exec;
+mod proof;
+mod socket;
 mod start;
 mod stop;
 
@@ -17,7 +20,7 @@ use tokio::sync::watch;
 
 use super::Shared;
 use super::calls::{Slot, lock};
-use crate::driver::{Error, LostReason, SessionInfo, SessionRefusal, SessionState};
+use crate::driver::{Error, ExecVia, LostReason, SessionInfo, SessionRefusal, SessionState};
 use crate::launch::spawn;
 use crate::launch::teardown::Remains;
 use crate::plan::id::ContainerId;
@@ -61,6 +64,8 @@ pub(super) struct Session {
     /// Readable once the held runsc has ended.
     end: OnceLock<OwnedFd>,
     used: Mutex<Used>,
+    /// How calls are started, once it was found out. It only ever falls back to the command line.
+    via: Mutex<Option<ExecVia>>,
 }
 
 /// How far a session's start is.
@@ -117,6 +122,7 @@ impl Session {
             calls: used.calls,
             running: used.running,
             state,
+            via: *lock(&self.via),
         }
     }
 
@@ -186,6 +192,7 @@ impl Sessions {
             slot: Slot::new(),
             end: OnceLock::new(),
             used: Mutex::default(),
+            via: Mutex::default(),
         });
         registry.held.insert(name.clone(), Arc::clone(&session));
         drop(registry);

@@ -1,16 +1,19 @@
 //! Stopping one command in a session, and nothing else there.
 //!
 //! The end of a `runsc exec` leaves its command running in the container. So the command is ended
-//! by its pid in there, which runsc wrote as it started it, and its end is confirmed by that of
-//! the `runsc exec`. What it started goes with it, as far as it still descends from it.
+//! by its pid in there, and its end is confirmed: by that of the `runsc exec`, or by the control
+//! socket. What it started goes with it, as far as it still descends from it.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitStatus;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
+
 use super::super::Shared;
+use super::super::control::{Control, ControlError, Listed};
 use super::Session;
 use crate::driver::LostReason;
 use crate::launch::bundle::BundleDir;
@@ -24,49 +27,92 @@ const SOON: Duration = Duration::from_secs(2);
 /// How long one of runsc's control commands may take.
 const CONTROL: Duration = Duration::from_secs(15);
 
+/// Whose the command is.
+type Owners = (Arc<Shared>, Arc<Session>);
+
 /// A command that runs in a session. Dropped, it is stopped on a thread of its own, and the
 /// session ended where that is not confirmed.
 pub(super) struct Command(Option<Parts>);
 
 struct Parts {
-    child: Child,
-    _dir: BundleDir,
-    pid_file: PathBuf,
-    session: Arc<Session>,
-    shared: Arc<Shared>,
+    how: How,
+    owners: Owners,
     _token: Token,
 }
 
+/// How the command was started, and so how it is reached.
+enum How {
+    Client {
+        child: Child,
+        pid_file: PathBuf,
+        _dir: BundleDir,
+    },
+    Remote {
+        control: Control,
+        pid: u32,
+        answer: Arc<OnceLock<Result<i32, ControlError>>>,
+    },
+}
+
 impl Command {
-    pub(super) fn new(
+    /// A command that a `runsc exec` started.
+    pub(super) fn client(
         child: Child,
         dir: BundleDir,
         pid_file: PathBuf,
-        session: Arc<Session>,
-        shared: Arc<Shared>,
+        owners: Owners,
         token: Token,
     ) -> Self {
-        Self(Some(Parts {
+        let how = How::Client {
             child,
-            _dir: dir,
             pid_file,
-            session,
-            shared,
+            _dir: dir,
+        };
+        Self(Some(Parts {
+            how,
+            owners,
+            _token: token,
+        }))
+    }
+
+    /// A command that the control socket started.
+    pub(super) fn remote(
+        control: Control,
+        pid: u32,
+        answer: Arc<OnceLock<Result<i32, ControlError>>>,
+        owners: Owners,
+        token: Token,
+    ) -> Self {
+        let how = How::Remote {
+            control,
+            pid,
+            answer,
+        };
+        Self(Some(Parts {
+            how,
+            owners,
             _token: token,
         }))
     }
 
     /// The status of a `runsc exec` that has ended. Nothing is left to stop.
     pub(super) fn finished(&mut self) -> Option<ExitStatus> {
-        let parts = self.0.as_mut()?;
-        parts.child.status().ok().flatten()
+        match &mut self.0.as_mut()?.how {
+            How::Client { child, .. } => child.status().ok().flatten(),
+            How::Remote { .. } => None,
+        }
     }
 
     /// Waits for the `runsc exec` of a container that is gone, and kills it where it lingers.
     pub(super) fn let_end(mut self) {
-        if let Some(mut parts) = self.0.take() {
-            let _ = parts.child.wait(SOON);
+        if let Some(Parts {
+            how: How::Client { child, .. },
+            ..
+        }) = &mut self.0
+        {
+            let _ = child.wait(SOON);
         }
+        self.0 = None;
     }
 
     /// Stops the command; whether that is confirmed. Blocks.
@@ -80,19 +126,19 @@ impl Drop for Command {
         let Some(mut parts) = self.0.take() else {
             return;
         };
-        if matches!(parts.child.status(), Ok(Some(_))) {
+        if parts.has_ended() {
             return;
         }
         let stop = move || {
+            let (shared, session) = parts.owners.clone();
             // A closing driver ends the session in any case.
-            if parts.shared.calls.is_closed() || parts.stop() {
+            if shared.calls.is_closed() || parts.stop() {
                 return;
             }
-            parts
-                .shared
+            shared
                 .sessions
-                .forget(&parts.session, Some(LostReason::NotStopped));
-            if let Some(held) = parts.session.slot.take()
+                .forget(&session, Some(LostReason::NotStopped));
+            if let Some(held) = session.slot.take()
                 && let Err(err) = held.remains.take_down()
             {
                 tracing::error!(%err, "a session's container was not taken down");
@@ -105,32 +151,60 @@ impl Drop for Command {
 }
 
 impl Parts {
+    fn has_ended(&mut self) -> bool {
+        match &mut self.how {
+            How::Client { child, .. } => matches!(child.status(), Ok(Some(_))),
+            How::Remote { answer, .. } => matches!(answer.get(), Some(Ok(_))),
+        }
+    }
+
     fn stop(&mut self) -> bool {
-        let Ok(end) = self.child.end() else {
-            return false;
-        };
-        let Some(dir) = self.pid_file.parent() else {
+        let (shared, session) = &self.owners;
+        match &mut self.how {
+            How::Client {
+                child, pid_file, ..
+            } => Client {
+                shared,
+                session,
+                pid_file,
+            }
+            .stop(child),
+            How::Remote { control, pid, .. } => stop_remote(control, *pid),
+        }
+    }
+}
+
+/// A command that is reached by runsc's control commands.
+struct Client<'a> {
+    shared: &'a Shared,
+    session: &'a Session,
+    pid_file: &'a PathBuf,
+}
+
+impl Client<'_> {
+    fn stop(&self, child: &mut Child) -> bool {
+        let (Ok(end), Some(dir)) = (child.end(), self.pid_file.parent()) else {
             return false;
         };
         match state::await_change(dir, &end, SOON, || self.pid().is_some()) {
             First::Ready => {}
             // It ended by itself, or never started.
-            First::Ended => return matches!(self.child.status(), Ok(Some(_))),
+            First::Ended => return matches!(child.status(), Ok(Some(_))),
             First::Neither => return false,
         }
         let Some(pid) = self.pid() else { return false };
         let below = self.below(pid);
-        if self.kill(pid) || matches!(self.child.status(), Ok(Some(_))) {
-            for pid in below {
-                self.kill(pid);
-            }
-            return matches!(self.child.wait(SOON), Ok(Some(_)));
+        if !self.kill(pid) && !matches!(child.status(), Ok(Some(_))) {
+            return false;
         }
-        false
+        for pid in below {
+            self.kill(pid);
+        }
+        matches!(child.wait(SOON), Ok(Some(_)))
     }
 
     fn pid(&self) -> Option<u32> {
-        std::fs::read_to_string(&self.pid_file)
+        std::fs::read_to_string(self.pid_file)
             .ok()?
             .trim()
             .parse()
@@ -142,8 +216,7 @@ impl Parts {
         let Ok(scratch) = self.shared.scratch() else {
             return false;
         };
-        self.control(runsc::kill_one(config, &scratch.state_dir(), id, pid))
-            .is_some()
+        control(runsc::kill_one(config, &scratch.state_dir(), id, pid)).is_some()
     }
 
     /// The processes in the container that descend from one.
@@ -152,21 +225,38 @@ impl Parts {
         let Ok(scratch) = self.shared.scratch() else {
             return BTreeSet::new();
         };
-        let table = self.control(runsc::ps(config, &scratch.state_dir(), id));
-        descendants(&String::from_utf8_lossy(&table.unwrap_or_default()), pid)
-    }
-
-    /// What a control command prints, where it succeeds.
-    fn control(&self, command: CommandLine) -> Option<Vec<u8>> {
-        let ran = spawn::run_bounded(SpawnRequest::plain(command, true), CONTROL).ok()?;
-        ran.0
-            .is_some_and(|status| status.success())
-            .then_some(ran.1)
+        let table = control(runsc::ps(config, &scratch.state_dir(), id));
+        descendants(
+            &listed(&String::from_utf8_lossy(&table.unwrap_or_default())),
+            pid,
+        )
     }
 }
 
-/// The descendants of a process in a table whose header names the columns `PID` and `PPID`.
-fn descendants(table: &str, of: u32) -> BTreeSet<u32> {
+/// What a control command prints, where it succeeds.
+fn control(command: CommandLine) -> Option<Vec<u8>> {
+    let ran = spawn::run_bounded(SpawnRequest::plain(command, true), CONTROL).ok()?;
+    ran.0
+        .is_some_and(|status| status.success())
+        .then_some(ran.1)
+}
+
+fn stop_remote(control: &Control, pid: u32) -> bool {
+    let list = || control.processes(SOON);
+    let below = descendants(&list().unwrap_or_default(), pid);
+    let killed = control.signal(pid, Signal::SIGKILL, SOON).is_ok();
+    for pid in below {
+        let _ = control.signal(pid, Signal::SIGKILL, SOON);
+    }
+    if killed && control.wait_blocking(pid, SOON).is_ok() {
+        return true;
+    }
+    // It had ended before: then nobody there knows it any more.
+    list().is_ok_and(|listed| listed.iter().all(|process| process.pid != pid))
+}
+
+/// The processes in a table whose header names the columns `PID` and `PPID`.
+fn listed(table: &str) -> Vec<Listed> {
     let mut lines = table.lines();
     let header: Vec<_> = lines
         .next()
@@ -175,29 +265,29 @@ fn descendants(table: &str, of: u32) -> BTreeSet<u32> {
         .collect();
     let column = |name| header.iter().position(|column| *column == name);
     let (Some(pid), Some(parent)) = (column("PID"), column("PPID")) else {
-        return BTreeSet::new();
+        return Vec::new();
     };
-    let pairs: Vec<(u32, u32)> = lines
+    lines
         .filter_map(|line| {
             let cells: Vec<_> = line.split_whitespace().collect();
-            Some((
-                cells.get(pid)?.parse().ok()?,
-                cells.get(parent)?.parse().ok()?,
-            ))
+            Some(Listed {
+                pid: cells.get(pid)?.parse().ok()?,
+                ppid: cells.get(parent)?.parse().ok()?,
+            })
         })
-        .collect();
+        .collect()
+}
+
+/// The processes that descend from one.
+fn descendants(listed: &[Listed], of: u32) -> BTreeSet<u32> {
     let mut found = BTreeSet::new();
     let mut pending = vec![of];
     while let Some(parent) = pending.pop() {
-        let children = pairs
-            .iter()
-            .filter(|(_, of)| *of == parent)
-            .map(|(pid, _)| *pid);
-        pending.extend(
-            children
-                .filter(|child| found.insert(*child))
-                .collect::<Vec<_>>(),
-        );
+        let children = listed.iter().filter(|process| process.ppid == parent);
+        let fresh = children
+            .map(|process| process.pid)
+            .filter(|pid| found.insert(*pid));
+        pending.extend(fresh.collect::<Vec<_>>());
     }
     found
 }
@@ -214,9 +304,10 @@ mod tests {
                      0    3    2     1  ?    23:08  20ms  sleep\n\
                      0    4    3     0  ?    23:08  0s    a b 2 2\n\
                      0    5    1     0  ?    23:08  0s    other\n";
-        assert_eq!(descendants(table, 2), BTreeSet::from([3, 4]));
-        assert_eq!(descendants(table, 5), BTreeSet::new());
-        assert_eq!(descendants("", 2), BTreeSet::new());
-        assert_eq!(descendants("what\never 2 2\n", 2), BTreeSet::new());
+        let below = |table: &str, pid| descendants(&listed(table), pid);
+        assert_eq!(below(table, 2), BTreeSet::from([3, 4]));
+        assert_eq!(below(table, 5), BTreeSet::new());
+        assert_eq!(below("", 2), BTreeSet::new());
+        assert_eq!(below("what\never 2 2\n", 2), BTreeSet::new());
     }
 }
