@@ -3,6 +3,7 @@
 mod attached;
 mod calls;
 mod control;
+mod held;
 mod labels;
 mod oneshot;
 mod probe;

@@ -86,5 +86,12 @@ fn lay_out(shared: &Shared, session: &Session, call: &Call) -> Result<ExecPlan, 
     };
     let dir = scratch.bundles_dir().join(name);
     let (config, host, state_dir) = (&shared.config, &shared.host, scratch.state_dir());
-    Ok(exec(config, host, &state_dir, dir, &session.id, request)?)
+    Ok(exec(
+        config,
+        host,
+        &state_dir,
+        dir,
+        &session.container.id,
+        request,
+    )?)
 }

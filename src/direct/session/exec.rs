@@ -55,7 +55,7 @@ pub(in crate::direct) async fn run(
             begin(&shared, &session, call, &process, &stops).await?
         }
     };
-    Ok(seen.outcome(session.id.as_str(), started.elapsed()))
+    Ok(seen.outcome(session.container.id.as_str(), started.elapsed()))
 }
 
 fn checked(shared: &Shared, call: &Call) -> Result<Process, Error> {
@@ -145,7 +145,11 @@ impl Entered {
         used.running += 1;
         used.last_call = Some(SystemTime::now());
         drop(used);
-        let key = format!("{}#{}", session.id, shared.sessions.number_of_call());
+        let key = format!(
+            "{}#{}",
+            session.container.id,
+            shared.sessions.number_of_call()
+        );
         Self {
             shared: Arc::clone(shared),
             session: Arc::clone(session),
@@ -209,7 +213,7 @@ impl Running {
                 return Err(SessionRefusal::EndedDuringCall { name }.into());
             }
         };
-        let id = session.id.as_str();
+        let id = session.container.id.as_str();
         Ok(self
             .attached
             .see(id, stop == Stop::Ended, told, stops)
@@ -245,7 +249,7 @@ async fn look_at_container(
     let suspect = matches!(end, End::NotStarted(StartFailure::Unknown) | End::Lost);
     let limit = if suspect { ENDING } else { Duration::ZERO };
     let watched = Arc::clone(session);
-    if !spawn::on_thread(move || watched.ends_within(limit)).await? {
+    if !spawn::on_thread(move || watched.container.ends_within(limit)).await? {
         return Ok(());
     }
     let told_nothing = exit.is_none_or(|exit| exit.code == RUNSC_FAILED) && stdout_bytes == 0;
@@ -306,8 +310,8 @@ pub(super) async fn give_up(
     why: Option<LostReason>,
 ) -> Result<(), Error> {
     shared.sessions.forget(session, why);
-    match session.slot.take() {
-        Some(held) => take_down(held.remains).await,
+    match session.container.take() {
+        Some(remains) => take_down(remains).await,
         None => Ok(()),
     }
 }

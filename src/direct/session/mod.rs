@@ -11,18 +11,16 @@ mod start;
 mod stop;
 
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
 
 use tokio::sync::watch;
 
 use super::Shared;
-use super::calls::{Slot, lock};
+use super::calls::lock;
+use super::held::Container;
 use crate::driver::{Error, ExecVia, LostReason, SessionInfo, SessionRefusal, SessionState};
-use crate::launch::spawn;
-use crate::launch::teardown::Remains;
 use crate::plan::id::ContainerId;
 
 pub(super) use exec::run;
@@ -56,13 +54,9 @@ impl SessionName {
 #[derive(Debug)]
 pub(super) struct Session {
     name: SessionName,
-    id: ContainerId,
+    container: Container,
     started: SystemTime,
     state: watch::Sender<Start>,
-    /// The held runsc.
-    slot: Slot<Held>,
-    /// Readable once the held runsc has ended.
-    end: OnceLock<OwnedFd>,
     used: Mutex<Used>,
     /// How calls are started, once it was found out. It only ever falls back to the command line.
     via: Mutex<Option<ExecVia>>,
@@ -76,18 +70,6 @@ enum Start {
     Failed(SessionRefusal),
 }
 
-/// A session's runsc, with the end of its standard input that keeps it alive.
-struct Held {
-    remains: Remains,
-    _stdin: Option<OwnedFd>,
-}
-
-impl std::fmt::Debug for Held {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Held").finish_non_exhaustive()
-    }
-}
-
 #[derive(Debug, Default)]
 struct Used {
     last_call: Option<SystemTime>,
@@ -96,27 +78,16 @@ struct Used {
 }
 
 impl Session {
-    /// Whether the container has ended, zombie or not.
-    fn has_ended(&self) -> bool {
-        self.ends_within(Duration::ZERO)
-    }
-
-    fn ends_within(&self, limit: Duration) -> bool {
-        self.end
-            .get()
-            .is_some_and(|end| spawn::all_ended(std::slice::from_ref(end), limit))
-    }
-
     fn info(&self) -> SessionInfo {
         let used = lock(&self.used);
         let state = match &*self.state.borrow() {
-            _ if self.has_ended() => SessionState::Ended,
+            _ if self.container.has_ended() => SessionState::Ended,
             Start::Starting => SessionState::Starting,
             Start::Ready | Start::Failed(_) => SessionState::Running,
         };
         SessionInfo {
             name: self.name.0.clone(),
-            container_id: self.id.to_string(),
+            container_id: self.container.id.to_string(),
             started: self.started,
             last_call: used.last_call,
             calls: used.calls,
@@ -166,11 +137,11 @@ impl Sessions {
             return Err(lost(why).into());
         }
         if let Some(session) = registry.held.get(name) {
-            if !session.has_ended() || *session.state.borrow() == Start::Starting {
+            if !session.container.has_ended() || *session.state.borrow() == Start::Starting {
                 return Ok(Arc::clone(session));
             }
             if let Some(session) = registry.held.remove(name) {
-                drop(session.slot.take());
+                drop(session.container.take());
             }
             return Err(lost(LostReason::Exited).into());
         }
@@ -186,11 +157,12 @@ impl Sessions {
         registry.numbers += 1;
         let session = Arc::new(Session {
             name: name.clone(),
-            id: ContainerId::session(&shared.config.run_tag, registry.numbers),
+            container: Container::new(ContainerId::session(
+                &shared.config.run_tag,
+                registry.numbers,
+            )),
             started: SystemTime::now(),
             state: watch::Sender::new(Start::Starting),
-            slot: Slot::new(),
-            end: OnceLock::new(),
             used: Mutex::default(),
             via: Mutex::default(),
         });
@@ -229,7 +201,7 @@ impl Sessions {
             registry.held.drain().map(|(_, session)| session).collect()
         };
         for session in held {
-            drop(session.slot.take());
+            drop(session.container.take());
         }
     }
 

@@ -70,7 +70,7 @@ async fn prove(shared: &Shared, session: &Session) -> bool {
     let Ok(scratch) = shared.scratch() else {
         return false;
     };
-    let Ok(control) = Control::open(&scratch.state_dir(), &session.id) else {
+    let Ok(control) = Control::open(&scratch.state_dir(), &session.container.id) else {
         return false;
     };
     let proof = tokio::select! {

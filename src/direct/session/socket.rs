@@ -40,7 +40,7 @@ impl Drop for InDoubt<'_> {
             self.shared
                 .sessions
                 .forget(self.session, Some(LostReason::NotStopped));
-            drop(self.session.slot.take());
+            drop(self.session.container.take());
         }
     }
 }
@@ -48,7 +48,7 @@ impl Drop for InDoubt<'_> {
 pub(super) async fn begin(entered: Entered, call: Call, process: &Process) -> Result<Began, Error> {
     let (shared, session) = (Arc::clone(&entered.shared), Arc::clone(&entered.session));
     let slot = shared.calls.enter(&entered.key).ok_or(Error::Closed)?;
-    let Ok(control) = Control::open(&shared.scratch()?.state_dir(), &session.id) else {
+    let Ok(control) = Control::open(&shared.scratch()?.state_dir(), &session.container.id) else {
         return Ok(unasked(entered, call));
     };
     let wants_stdin = !matches!(call.stdin, crate::driver::Stdin::Null);

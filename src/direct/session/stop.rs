@@ -138,11 +138,7 @@ impl Drop for Command {
             shared
                 .sessions
                 .forget(&session, Some(LostReason::NotStopped));
-            if let Some(held) = session.slot.take()
-                && let Err(err) = held.remains.take_down()
-            {
-                tracing::error!(%err, "a session's container was not taken down");
-            }
+            session.container.take_down();
         };
         let _ = std::thread::Builder::new()
             .name("runsc-stop".to_owned())
@@ -212,7 +208,7 @@ impl Client<'_> {
     }
 
     fn kill(&self, pid: u32) -> bool {
-        let (config, id) = (&self.shared.config, &self.session.id);
+        let (config, id) = (&self.shared.config, &self.session.container.id);
         let Ok(scratch) = self.shared.scratch() else {
             return false;
         };
@@ -221,7 +217,7 @@ impl Client<'_> {
 
     /// The processes in the container that descend from one.
     fn below(&self, pid: u32) -> BTreeSet<u32> {
-        let (config, id) = (&self.shared.config, &self.session.id);
+        let (config, id) = (&self.shared.config, &self.session.container.id);
         let Ok(scratch) = self.shared.scratch() else {
             return BTreeSet::new();
         };
