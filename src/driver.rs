@@ -158,6 +158,10 @@ impl Call {
             ..Self::default()
         }
     }
+
+    pub(crate) fn wants_stdin(&self) -> bool {
+        !matches!(self.stdin, Stdin::Null)
+    }
 }
 
 impl fmt::Debug for Call {

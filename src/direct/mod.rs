@@ -7,6 +7,8 @@ mod held;
 mod labels;
 mod oneshot;
 mod probe;
+mod proof;
+mod remote;
 mod session;
 
 use std::sync::{Arc, OnceLock};
@@ -120,6 +122,12 @@ impl Shared {
             state_dir: dir.join("state"),
             bundles_dir: dir.join("bundles"),
         }
+    }
+
+    /// Whether commands may be started over a control socket. With a policy, the context and the
+    /// result have to be named on a command line.
+    fn may_use_socket(&self) -> bool {
+        self.config.policy.is_none() && self.exec_via == ExecVia::ControlSocket
     }
 
     /// What has to hold before anything is written.

@@ -1,23 +1,22 @@
 //! A call in a session, however it is started.
 
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::super::Shared;
 use super::super::attached::{Attached, Stop, Stops};
 use super::super::calls::{Slot, lock};
-use super::super::control::ControlError;
 use super::super::labels::{self, Seen};
 use super::super::oneshot::{raw_exit, take_down};
+use super::super::remote::{self, Answer};
 use super::stop::Command;
-use super::{Session, SessionName, command_line, proof, socket};
+use super::{Session, SessionName, command_line, socket};
 use crate::classify::log::RunscLog;
 use crate::classify::{self, Classified};
 use crate::driver::{
-    Call, Cause, End, Error, Evidence, ExecVia, Exit, LostReason, OnOverrun, Outcome, Released,
+    Call, End, Error, Evidence, ExecVia, Exit, LostReason, OnOverrun, Outcome, Released,
     SessionRefusal, StartFailure,
 };
 use crate::launch::spawn;
@@ -94,7 +93,7 @@ async fn begin(
     stops: &Stops,
 ) -> Result<Seen, Error> {
     let entered = Entered::new(shared, session);
-    let via = proof::via(shared, session).await;
+    let via = session.via(shared).await;
     let running = match via {
         ExecVia::CommandLine => command_line::begin(entered, call).await?,
         ExecVia::ControlSocket => match socket::begin(entered, call, process).await? {
@@ -128,7 +127,7 @@ pub(super) enum HowEnded {
         log: PathBuf,
     },
     /// By the answer to a wait for it: its wait status.
-    Answer(Arc<OnceLock<Result<i32, ControlError>>>),
+    Answer(Answer),
 }
 
 /// Leaves the driver's list, and the session's count, whatever becomes of the call.
@@ -201,7 +200,7 @@ impl Running {
                 (end, exit, classify::evidence(raw, &log))
             }
             CameTo::Status(status) => {
-                let exit = Some(exit_of(status));
+                let exit = Some(remote::exit_of(status));
                 look_at_container(&shared, &session, End::Exited, exit, bytes).await?;
                 (End::Exited, exit, Evidence::default())
             }
@@ -218,19 +217,6 @@ impl Running {
             .attached
             .see(id, stop == Stop::Ended, told, stops)
             .await)
-    }
-}
-
-/// The exit value in a wait status.
-fn exit_of(status: i32) -> Exit {
-    let status = ExitStatus::from_raw(status);
-    let (value, cause) = match (status.code(), status.signal()) {
-        (Some(code), _) => (code, Cause::Exit),
-        (None, signal) => (128 + signal.unwrap_or_default(), Cause::Signal),
-    };
-    Exit {
-        code: u8::try_from(value).unwrap_or(u8::MAX),
-        cause,
     }
 }
 
@@ -313,27 +299,5 @@ pub(super) async fn give_up(
     match session.container.take() {
         Some(remains) => take_down(remains).await,
         None => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_wait_status_tells_exit_and_signal_apart() {
-        let exit = |code, cause| Exit { code, cause };
-        let cases = [
-            (0, exit(0, Cause::Exit)),
-            (7 << 8, exit(7, Cause::Exit)),
-            (137 << 8, exit(137, Cause::Exit)),
-            (255 << 8, exit(255, Cause::Exit)),
-            (9, exit(137, Cause::Signal)),
-            (15, exit(143, Cause::Signal)),
-            (11 | 0x80, exit(139, Cause::Signal)),
-        ];
-        for (status, expected) in cases {
-            assert_eq!(exit_of(status), expected, "{status}");
-        }
     }
 }

@@ -5,7 +5,6 @@
 
 mod command_line;
 mod exec;
-mod proof;
 mod socket;
 mod start;
 mod stop;
@@ -20,6 +19,7 @@ use tokio::sync::watch;
 use super::Shared;
 use super::calls::lock;
 use super::held::Container;
+use super::proof;
 use crate::driver::{Error, ExecVia, LostReason, SessionInfo, SessionRefusal, SessionState};
 use crate::plan::id::ContainerId;
 
@@ -95,6 +95,15 @@ impl Session {
             state,
             via: *lock(&self.via),
         }
+    }
+
+    /// How its calls are started.
+    async fn via(&self, shared: &Shared) -> ExecVia {
+        if let Some(via) = *lock(&self.via) {
+            return via;
+        }
+        let via = proof::via(shared, &self.container.id).await;
+        *lock(&self.via).get_or_insert(via)
     }
 
     /// Waits until the session takes calls.

@@ -1,21 +1,17 @@
 //! A call in a session over the sandbox's control socket: no process is started for it.
 
-use std::fs::File;
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use super::super::Shared;
-use super::super::attached::{Attached, Ending, Ends};
+use super::super::attached::{Attached, Ends};
 use super::super::calls::lock;
-use super::super::control::{self, Control, ControlError};
+use super::super::control::{Control, ControlError};
+use super::super::remote;
 use super::Session;
 use super::exec::{Entered, HowEnded, Running, give_up};
 use super::stop::Command;
 use crate::classify::table;
 use crate::driver::{Call, Error, ExecVia, LostReason, SessionRefusal, StartFailure};
-use crate::launch::LaunchError;
-use crate::launch::spawn::Pipes;
 use crate::plan::bundle::Process;
 
 /// What came of asking for a start.
@@ -51,27 +47,14 @@ pub(super) async fn begin(entered: Entered, call: Call, process: &Process) -> Re
     let Ok(control) = Control::open(&shared.scratch()?.state_dir(), &session.container.id) else {
         return Ok(unasked(entered, call));
     };
-    let wants_stdin = !matches!(call.stdin, crate::driver::Stdin::Null);
-    let (theirs, pipes) = streams(wants_stdin).map_err(LaunchError::Pipe)?;
-
-    let env = process.whole_env();
-    let start = control::Process {
-        args: process.args(),
-        env: &env,
-        cwd: process.cwd().as_path(),
-        user: shared.config.user,
-        streams: [theirs[0].as_fd(), theirs[1].as_fd(), theirs[2].as_fd()],
-    };
     let mut doubt = InDoubt {
         shared: &shared,
         session: &session,
         settled: false,
     };
-    let started = control.execute(&start).await;
-    // The command has them now, or never will.
-    drop(theirs);
-    let pid = match started {
-        Ok(pid) => pid,
+    let started = remote::start(&control, &shared.config, process, call.wants_stdin()).await;
+    let (pid, pipes) = match started {
+        Ok(started) => started,
         Err(ControlError::Refused(why)) => {
             doubt.settled = true;
             tracing::info!(
@@ -93,11 +76,11 @@ pub(super) async fn begin(entered: Entered, call: Call, process: &Process) -> Re
             return Err(SessionRefusal::EndedDuringCall { name }.into());
         }
     };
-    let answer = Arc::new(OnceLock::new());
+    let (end, answer) = remote::ending(control.clone(), pid);
     let token = Box::new((shared.calls.count(), Arc::clone(&shared)));
     let owners = (Arc::clone(&shared), Arc::clone(&session));
     slot.fill(Command::remote(
-        control.clone(),
+        control,
         pid,
         Arc::clone(&answer),
         owners,
@@ -105,10 +88,6 @@ pub(super) async fn begin(entered: Entered, call: Call, process: &Process) -> Re
     ));
     doubt.settled = true;
 
-    let told = Arc::clone(&answer);
-    let end = Ending::Answer(Box::pin(async move {
-        let _ = told.set(control.wait(pid).await);
-    }));
     let on_overrun = call.on_overrun;
     let (ends, _) = Ends::of(call, None, false)?;
     drop(doubt);
@@ -126,22 +105,4 @@ fn unasked(entered: Entered, call: Call) -> Began {
     *lock(&entered.session.via) = Some(ExecVia::CommandLine);
     entered.shared.calls.leave(&entered.key);
     Began::Unasked(entered, Box::new(call))
-}
-
-/// A command's ends of its streams, and ours.
-pub(super) fn streams(wants_stdin: bool) -> io::Result<([OwnedFd; 3], Pipes)> {
-    let (stdin, to) = if wants_stdin {
-        let (reader, writer) = io::pipe()?;
-        (reader.into(), Some(writer.into()))
-    } else {
-        (File::open("/dev/null")?.into(), None)
-    };
-    let (from_stdout, stdout) = io::pipe()?;
-    let (from_stderr, stderr) = io::pipe()?;
-    let pipes = Pipes {
-        stdin: to,
-        stdout: Some(from_stdout.into()),
-        stderr: Some(from_stderr.into()),
-    };
-    Ok(([stdin, stdout.into(), stderr.into()], pipes))
 }

@@ -7,13 +7,14 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitStatus;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
 use super::super::Shared;
-use super::super::control::{Control, ControlError, Listed};
+use super::super::control::{Control, Listed};
+use super::super::remote::Answer;
 use super::Session;
 use crate::driver::LostReason;
 use crate::launch::bundle::BundleDir;
@@ -50,7 +51,7 @@ enum How {
     Remote {
         control: Control,
         pid: u32,
-        answer: Arc<OnceLock<Result<i32, ControlError>>>,
+        answer: Answer,
     },
 }
 
@@ -79,7 +80,7 @@ impl Command {
     pub(super) fn remote(
         control: Control,
         pid: u32,
-        answer: Arc<OnceLock<Result<i32, ControlError>>>,
+        answer: Answer,
         owners: Owners,
         token: Token,
     ) -> Self {

@@ -12,13 +12,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
 use tokio::sync::OnceCell;
 
-use super::super::Shared;
-use super::super::calls::lock;
-use super::super::control::{self, Control};
-use super::{Session, socket};
+use super::calls::lock;
+use super::control::{self, Control};
+use super::{Shared, remote};
 use crate::config::ContainerUser;
 use crate::driver::ExecVia;
 use crate::launch::deadline::Deadline;
+use crate::plan::id::ContainerId;
 
 /// How long the proof may take.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -26,24 +26,16 @@ const LIMIT: Duration = Duration::from_secs(2);
 /// A binary: another file, or another content of it, is another one.
 type Binary = (u64, u64, i64, i64, u64);
 
-/// How a session's calls are started.
-pub(super) async fn via(shared: &Shared, session: &Session) -> ExecVia {
-    if let Some(via) = *lock(&session.via) {
-        return via;
-    }
-    // With a policy, the context and the result have to be named on a command line.
-    let by_socket = shared.config.policy.is_none()
-        && shared.exec_via != ExecVia::CommandLine
-        && proven(shared, session).await;
-    let via = if by_socket {
+/// How commands are started in a container that runs.
+pub(super) async fn via(shared: &Shared, id: &ContainerId) -> ExecVia {
+    if shared.may_use_socket() && proven(shared, id).await {
         ExecVia::ControlSocket
     } else {
         ExecVia::CommandLine
-    };
-    *lock(&session.via).get_or_insert(via)
+    }
 }
 
-async fn proven(shared: &Shared, session: &Session) -> bool {
+async fn proven(shared: &Shared, id: &ContainerId) -> bool {
     static PROVEN: Mutex<Option<HashMap<Binary, Arc<OnceCell<bool>>>>> = Mutex::new(None);
     let Some(binary) = identity(shared.config.runsc.as_path()) else {
         return false;
@@ -52,7 +44,7 @@ async fn proven(shared: &Shared, session: &Session) -> bool {
         let mut proven = lock(&PROVEN);
         Arc::clone(proven.get_or_insert_default().entry(binary).or_default())
     };
-    *cell.get_or_init(|| prove(shared, session)).await
+    *cell.get_or_init(|| prove(shared, id)).await
 }
 
 fn identity(path: &Path) -> Option<Binary> {
@@ -66,11 +58,11 @@ fn identity(path: &Path) -> Option<Binary> {
     ))
 }
 
-async fn prove(shared: &Shared, session: &Session) -> bool {
+async fn prove(shared: &Shared, id: &ContainerId) -> bool {
     let Ok(scratch) = shared.scratch() else {
         return false;
     };
-    let Ok(control) = Control::open(&scratch.state_dir(), &session.container.id) else {
+    let Ok(control) = Control::open(&scratch.state_dir(), id) else {
         return false;
     };
     let proof = tokio::select! {
@@ -105,7 +97,7 @@ struct Told {
 async fn run(control: &Control, args: &[&str], stdin: &[u8]) -> Option<Told> {
     let args: Vec<_> = args.iter().map(|arg| (*arg).to_owned()).collect();
     let env = ["PATH=/usr/bin:/bin".to_owned(), "P=x y".to_owned()];
-    let (theirs, pipes) = socket::streams(true).ok()?;
+    let (theirs, pipes) = remote::streams(true).ok()?;
     let process = control::Process {
         args: &args,
         env: &env,
