@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::cfc::mode::EnforcementMode;
 use crate::trust::{TrustedPath, scratch};
@@ -70,6 +71,23 @@ pub struct MountRequest {
     pub read_only: Option<bool>,
 }
 
+/// Sandboxes that are booted ahead, each for one one-shot call.
+///
+/// A call in one differs in one way from a call that boots its own: its command is not the
+/// container's first process. Calls with a policy always boot their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pool {
+    /// How many are kept ready: 1 to [`Pool::LARGEST`].
+    pub size: usize,
+    /// How long they are kept without a call.
+    pub idle_timeout: Duration,
+}
+
+impl Pool {
+    /// The largest pool. Each sandbox in it holds memory.
+    pub const LARGEST: usize = 64;
+}
+
 /// A configuration as it is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxOptions {
@@ -96,6 +114,8 @@ pub struct SandboxOptions {
     /// A scratch directory of the caller's choice, absolute and not verified; none for the
     /// default one.
     pub scratch: Option<PathBuf>,
+    /// Sandboxes that are booted ahead for one-shot calls; none where there is no pool.
+    pub pool: Option<Pool>,
     /// The caller's name for the run; part of the names of containers and of the scratch tree.
     pub run_id: String,
     /// The native store that the platform's default was taken from or would be; held apart from
@@ -125,6 +145,7 @@ impl SandboxOptions {
             mounts: Vec::new(),
             user: None,
             scratch: None,
+            pool: None,
             run_id: "run".to_owned(),
             native_store: None,
             defaulted: false,
@@ -209,6 +230,7 @@ pub struct SandboxConfig {
     pub(crate) mounts: Vec<Mount>,
     pub(crate) user: ContainerUser,
     pub(crate) scratch: Scratch,
+    pub(crate) pool: Option<Pool>,
     /// At most 12 characters of the run id, a dash and 8 hex digits: the middle of every id.
     pub(crate) run_tag: String,
 }
@@ -276,6 +298,11 @@ impl SandboxConfig {
     #[must_use]
     pub fn user(&self) -> ContainerUser {
         self.user
+    }
+    /// The sandboxes that are booted ahead.
+    #[must_use]
+    pub fn pool(&self) -> Option<Pool> {
+        self.pool
     }
     /// Where bundles and state are kept.
     #[must_use]

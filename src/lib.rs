@@ -33,7 +33,7 @@ pub mod selection;
 pub mod settings;
 pub mod trust;
 
-pub use config::{NetworkMode, SandboxConfig, SandboxOptions};
+pub use config::{NetworkMode, Pool, SandboxConfig, SandboxOptions};
 pub use driver::{Call, Driver, Error, Outcome};
 pub use host::Host;
 

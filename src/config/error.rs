@@ -143,6 +143,15 @@ pub enum ConfigError {
         /// The user as it was given.
         user: String,
     },
+    /// A pool of no size, or of too large a one.
+    #[error(
+        "the pool cannot have {size} sandboxes: its size is 1 to {}; leave it out for none",
+        super::Pool::LARGEST
+    )]
+    PoolSize {
+        /// As it was asked for.
+        size: usize,
+    },
     /// A container user beside a user namespace that has none.
     #[error(
         "the container user {} cannot be used without root, since only 0:0 can write the mounts \
@@ -241,6 +250,7 @@ impl ConfigError {
             Self::SecondWorkspace { .. } => "second-workspace",
             Self::BlankMountName { .. } => "mount-name-blank",
             Self::BadUser { .. } => "user-invalid",
+            Self::PoolSize { .. } => "pool-size-invalid",
             Self::UserWhenRootless { .. } => "user-when-rootless",
             Self::RunscNotExecutable { .. } => "runsc-not-executable",
             Self::RootfsNotDirectory { .. } => "rootfs-not-a-directory",

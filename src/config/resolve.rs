@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::error::{ConfigError, Found};
 use super::writable::{NotWritable, Ownership, identity, may_write, remedy};
 use super::{
-    ContainerUser, FABRIC_MOUNT_PATH, Mount, MountKind, MountRequest, SandboxConfig,
+    ContainerUser, FABRIC_MOUNT_PATH, Mount, MountKind, MountRequest, Pool, SandboxConfig,
     SandboxOptions, Scratch,
 };
 use crate::host::{Host, Platform};
@@ -35,6 +35,7 @@ impl SandboxConfig {
     /// # Errors
     /// [`ConfigError`], for the first of the checks that refuses.
     pub fn resolve(options: SandboxOptions, host: &Host) -> Result<Self, ConfigError> {
+        let pool = pool(options.pool)?;
         let wanted = wanted(&options)?;
         let user = container_user(options.user.as_deref(), options.rootless)?;
         let sources = wanted
@@ -81,6 +82,7 @@ impl SandboxConfig {
                 .collect(),
             user,
             scratch,
+            pool,
             run_tag: scratch::run_tag(&options.run_id).map_err(ConfigError::NoRandomness)?,
         })
     }
@@ -195,6 +197,15 @@ fn sandbox_path(setting: &str, path: &Path) -> Result<PathBuf, ConfigError> {
         }
     }
     Ok(place)
+}
+
+fn pool(asked: Option<Pool>) -> Result<Option<Pool>, ConfigError> {
+    match asked {
+        Some(Pool { size, .. }) if !(1..=Pool::LARGEST).contains(&size) => {
+            Err(ConfigError::PoolSize { size })
+        }
+        pool => Ok(pool),
+    }
 }
 
 fn container_user(user: Option<&str>, rootless: bool) -> Result<ContainerUser, ConfigError> {

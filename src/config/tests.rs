@@ -122,6 +122,7 @@ fn a_configuration_is_resolved_whole() {
             dir,
             verified_parent: Some(parent),
         },
+        pool: None,
         run_tag,
     };
     assert_eq!(config, expected);
@@ -267,4 +268,20 @@ fn a_policy_that_may_not_be_read_is_refused() {
         (err.code(), err.to_string()),
         refused("policy-not-readable", sentence)
     );
+}
+
+#[test]
+fn a_pool_has_a_size_within_bounds() {
+    let idle_timeout = std::time::Duration::from_secs(60);
+    for (size, code) in [
+        (0, Some("pool-size-invalid")),
+        (1, None),
+        (Pool::LARGEST, None),
+        (Pool::LARGEST + 1, Some("pool-size-invalid")),
+    ] {
+        let (_tree, mut options, host) = laid_out();
+        options.pool = Some(Pool { size, idle_timeout });
+        let resolved = SandboxConfig::resolve(options, &host);
+        assert_eq!(resolved.err().map(|err| err.code()), code, "{size}");
+    }
 }

@@ -75,8 +75,9 @@ impl Default for Calls {
 }
 
 impl Calls {
-    /// Opens a slot, unless the driver is closed.
-    pub(super) fn enter<T: Send + 'static>(&self, key: &str) -> Option<Arc<Slot<T>>> {
+    /// Opens a slot, unless the driver is closed. What comes into it is counted from now on, so
+    /// that no close overlooks it.
+    pub(super) fn enter<T: Send + 'static>(&self, key: &str) -> Option<(Arc<Slot<T>>, Token)> {
         let mut state = lock(&self.state);
         if state.closed {
             return None;
@@ -85,7 +86,7 @@ impl Calls {
         state
             .slots
             .insert(key.to_owned(), Arc::clone(&slot) as Arc<dyn Emptied>);
-        Some(slot)
+        Some((slot, self.count()))
     }
 
     /// Closes a slot; what is still in it is taken down.

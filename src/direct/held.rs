@@ -3,11 +3,11 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use super::Shared;
-use super::calls::Slot;
+use super::calls::{Slot, lock};
 use super::oneshot::raw_exit;
 use crate::classify::log::RunscLog;
 use crate::driver::Error;
@@ -15,7 +15,7 @@ use crate::launch::LaunchError;
 use crate::launch::bundle::BundleDir;
 use crate::launch::spawn::{self, SpawnRequest};
 use crate::launch::state::{self, First};
-use crate::launch::teardown::Remains;
+use crate::launch::teardown::{Remains, Token};
 use crate::plan::id::ContainerId;
 use crate::plan::{self, Plan};
 
@@ -38,18 +38,26 @@ pub(super) enum Fault {
 }
 
 /// A held container.
-#[derive(Debug)]
 pub(super) struct Container {
     pub id: ContainerId,
+    /// What keeps a close waiting, until the start takes it.
+    counted: Mutex<Option<Token>>,
     slot: Slot<Held>,
     /// Readable once the held runsc has ended.
     end: OnceLock<OwnedFd>,
 }
 
 /// Its runsc, with the end of its standard input that keeps it alive.
-struct Held {
-    remains: Remains,
+pub(super) struct Held {
+    pub remains: Remains,
     _stdin: Option<OwnedFd>,
+}
+
+impl std::fmt::Debug for Container {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Container");
+        shown.field("id", &self.id).finish_non_exhaustive()
+    }
 }
 
 impl std::fmt::Debug for Held {
@@ -59,10 +67,12 @@ impl std::fmt::Debug for Held {
 }
 
 impl Container {
-    /// A container that was not started yet.
-    pub(super) fn new(id: ContainerId) -> Self {
+    /// A container that was not started yet. The caller's lock keeps the driver from closing
+    /// meanwhile: from now on a close waits for it.
+    pub(super) fn new(id: ContainerId, shared: &Arc<Shared>) -> Self {
         Self {
             id,
+            counted: Mutex::new(Some(shared.calls.count())),
             slot: Slot::new(),
             end: OnceLock::new(),
         }
@@ -71,12 +81,13 @@ impl Container {
     /// Starts it and waits until it runs. Blocks, for a thread of the caller's: it depends on none
     /// of the calls that wait for it.
     pub(super) fn boot(&self, shared: &Arc<Shared>) -> Result<(), Fault> {
+        let counted = lock(&self.counted).take();
         let (config, host) = (&shared.config, &shared.host);
         let plan = plan::session(config, host, &shared.layout(), self.id.clone());
         let plan = plan.map_err(Error::from)?;
         let state_dir = shared.scratch()?.state_dir();
         let log = plan.log.clone();
-        let end = self.start(shared, plan, &state_dir)?;
+        let end = self.start(shared, plan, &state_dir, counted)?;
         match state::await_running(&state_dir, self.id.as_str(), &end, LIMIT) {
             First::Ready => Ok(()),
             First::Neither => Err(Fault::TimedOut),
@@ -90,6 +101,7 @@ impl Container {
         shared: &Arc<Shared>,
         plan: Plan,
         state_dir: &Path,
+        counted: Option<Token>,
     ) -> Result<OwnedFd, LaunchError> {
         let bundle = BundleDir::create(&plan)?;
         let request = SpawnRequest {
@@ -101,7 +113,7 @@ impl Container {
             output: false,
             donations: Vec::new(),
         };
-        let token = Box::new((shared.calls.count(), Arc::clone(shared)));
+        let token = Box::new((counted, Arc::clone(shared)));
         let (sender, started) = channel();
         spawn::submit(
             request,
@@ -154,15 +166,20 @@ impl Container {
             .is_some_and(|end| spawn::all_ended(std::slice::from_ref(end), limit))
     }
 
+    /// A descriptor that becomes readable when it ends, once it was started.
+    pub(super) fn end(&self) -> Option<&OwnedFd> {
+        self.end.get()
+    }
+
     /// What is to be taken down, for the one who asks first. Dropped, it is taken down too.
-    pub(super) fn take(&self) -> Option<Remains> {
-        self.slot.take().map(|held| held.remains)
+    pub(super) fn take(&self) -> Option<Held> {
+        self.slot.take()
     }
 
     /// Takes it down where nobody else did, and says so in the log where that fails. Blocks.
     pub(super) fn take_down(&self) {
-        if let Some(remains) = self.take()
-            && let Err(err) = remains.take_down()
+        if let Some(held) = self.take()
+            && let Err(err) = held.remains.take_down()
         {
             tracing::error!(%err, "a held container was not taken down");
         }

@@ -6,6 +6,7 @@ mod control;
 mod held;
 mod labels;
 mod oneshot;
+mod pool;
 mod probe;
 mod proof;
 mod remote;
@@ -16,8 +17,9 @@ use std::sync::{Arc, OnceLock};
 use crate::config::SandboxConfig;
 use crate::driver::{BoxFuture, Call, Description, Driver, Error, ExecVia, Outcome, SessionInfo};
 use crate::host::Host;
+use crate::plan::bundle::Process;
 use crate::plan::id::ContainerId;
-use crate::plan::{self, Layout, Plan, Request};
+use crate::plan::{self, Layout, Plan, Request, path};
 use crate::selection::Choice;
 use crate::trust::scratch::{ScratchError, ScratchTree};
 use calls::Calls;
@@ -44,6 +46,7 @@ struct Shared {
     supported: probe::Supported,
     sequence: labels::Sequence,
     sessions: session::Sessions,
+    pool: pool::Pool,
     /// How calls in sessions are started, where the control socket can be proven.
     exec_via: ExecVia,
 }
@@ -61,6 +64,7 @@ impl DirectDriver {
                 supported: probe::Supported::default(),
                 sequence: labels::Sequence::default(),
                 sessions: session::Sessions::default(),
+                pool: pool::Pool::default(),
                 exec_via: ExecVia::ControlSocket,
             }),
             selection: None,
@@ -83,6 +87,20 @@ impl DirectDriver {
     pub fn selected_by(mut self, choice: Choice) -> Self {
         self.selection = Some(choice);
         self
+    }
+
+    /// Boots the pool's sandboxes now; how many are ready. The first one-shot call does so too,
+    /// after itself. There are none without [`SandboxOptions::pool`](crate::SandboxOptions::pool),
+    /// with a policy, and where the control socket is not used.
+    ///
+    /// # Errors
+    /// What [`Driver::run`] refuses every call for.
+    pub async fn prepare(&self) -> Result<usize, Error> {
+        if !pool::is_on(&self.shared) {
+            return Ok(0);
+        }
+        self.shared.ready().await?;
+        Ok(self.shared.pool.fill(&self.shared).await)
     }
 
     /// The configuration.
@@ -113,6 +131,20 @@ impl Shared {
         };
         let layout = self.layout();
         Ok(plan::plan(&self.config, &self.host, &layout, id, request)?)
+    }
+
+    /// Checks what a call starts in a container that runs.
+    fn process(&self, call: &Call) -> Result<Process, Error> {
+        let request = Request {
+            argv: &call.argv,
+            cwd: call.cwd.as_deref(),
+            env: &call.env,
+            context: None,
+            host_uds: false,
+        };
+        let process = Process::check(&self.config, request)?;
+        path::check_cwd(&self.config, process.cwd())?;
+        Ok(process)
     }
 
     /// Where the scratch tree will be, whether or not it is there yet.
@@ -189,6 +221,7 @@ impl DirectDriver {
     fn end_all(&self) {
         // Sessions first: what runs in one ends with it.
         self.shared.sessions.end_all();
+        self.shared.pool.end_all();
         self.shared.calls.end_all();
     }
 }

@@ -12,6 +12,7 @@ use super::Shared;
 use super::attached::{Attached, Ending, Ends, Stop, Stops};
 use super::calls::Slot;
 use super::labels::{self, Seen};
+use super::pool::{self, Asked};
 use crate::classify::log::RunscLog;
 use crate::classify::{self, Classified, RawExit};
 use crate::driver::{Call, Error, Evidence, Outcome, Released};
@@ -28,9 +29,21 @@ pub(super) async fn run(shared: Arc<Shared>, call: Call) -> Result<Outcome, Erro
     if shared.calls.is_closed() {
         return Err(Error::Closed);
     }
+    let (id, seen) = match pool::run(&shared, call, &stops).await? {
+        Asked::Ran(id, seen) => (id, seen),
+        Asked::Cold(call) => cold(&shared, call, &stops).await?,
+    };
+    Ok(seen.outcome(id.as_str(), started.elapsed()))
+}
+
+/// Boots a container for the call alone.
+async fn cold(
+    shared: &Arc<Shared>,
+    call: Call,
+    stops: &Stops,
+) -> Result<(ContainerId, Seen), Error> {
     let plan = shared.plan(&call)?;
     let id = plan.id.clone();
-
     let seen = tokio::select! {
         biased;
         stop = stops.any() => {
@@ -38,10 +51,10 @@ pub(super) async fn run(shared: Arc<Shared>, call: Call) -> Result<Outcome, Erro
         }
         ready = shared.ready() => {
             ready?;
-            start(&shared, plan, call).await?.finish(&stops).await?
+            start(shared, plan, call).await?.finish(stops).await?
         }
     };
-    Ok(seen.outcome(id.as_str(), started.elapsed()))
+    Ok((id, seen))
 }
 
 /// A call whose runsc was started. Dropped, its container is taken down.
@@ -53,9 +66,18 @@ struct Running {
 }
 
 /// Leaves the driver's list whatever becomes of the call.
-struct Entered {
+pub(super) struct Entered {
     shared: Arc<Shared>,
     id: ContainerId,
+}
+
+impl Entered {
+    pub(super) fn new(shared: &Arc<Shared>, id: &ContainerId) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            id: id.clone(),
+        }
+    }
 }
 
 impl Drop for Entered {
@@ -67,11 +89,8 @@ impl Drop for Entered {
 /// Writes the bundle and starts runsc on it. From the moment that the child exists it has an owner:
 /// the launcher's thread puts it into the call's slot.
 async fn start(shared: &Arc<Shared>, plan: Plan, call: Call) -> Result<Running, Error> {
-    let slot = shared.calls.enter(plan.id.as_str()).ok_or(Error::Closed)?;
-    let entered = Entered {
-        shared: Arc::clone(shared),
-        id: plan.id.clone(),
-    };
+    let (slot, counted) = shared.calls.enter(plan.id.as_str()).ok_or(Error::Closed)?;
+    let entered = Entered::new(shared, &plan.id);
     let bundle = BundleDir::create(&plan)?;
     let enforces = labels::mode(&shared.config, &call).enforces();
     let (ends, donations) = Ends::of(call, plan.context.as_deref(), enforces)?;
@@ -88,7 +107,7 @@ async fn start(shared: &Arc<Shared>, plan: Plan, call: Call) -> Result<Running, 
     let (sender, receiver) = oneshot::channel();
     let config = Arc::clone(&shared.config);
     let state_dir = shared.scratch()?.state_dir();
-    let token = Box::new((shared.calls.count(), Arc::clone(shared)));
+    let token = Box::new((counted, Arc::clone(shared)));
     let filled = Arc::clone(&slot);
     let reply = move |started: Result<(Child, Pipes), LaunchError>| {
         let started = started.and_then(|(child, pipes)| {

@@ -41,7 +41,7 @@ pub(crate) fn pids(state_dir: &Path, id: &str) -> BTreeSet<u32> {
 }
 
 /// Whether runsc's state file says that a container is running.
-fn is_running(state_dir: &Path, id: &str) -> bool {
+pub(crate) fn is_running(state_dir: &Path, id: &str) -> bool {
     files(state_dir, id)
         .iter()
         .filter(|path| {
@@ -145,6 +145,27 @@ pub(crate) fn descendants(pid: u32) -> BTreeSet<u32> {
         pending.extend(fresh.collect::<Vec<_>>());
     }
     found
+}
+
+/// The processes that have a container's id on their command line: also those whose parent is gone.
+pub(crate) fn naming(id: &str) -> BTreeSet<u32> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return BTreeSet::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid: &u32| *pid != std::process::id() && names(*pid, id))
+        .collect()
+}
+
+/// What is no runsc may name it as well: an editor, for one.
+fn names(pid: u32, id: &str) -> bool {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let program = line.split(|byte| *byte == 0).next().unwrap_or_default();
+    let program = program.rsplit(|byte| *byte == b'/').next();
+    program.is_some_and(|name| name.starts_with(b"runsc"))
+        && line.windows(id.len()).any(|window| window == id.as_bytes())
 }
 
 fn children(pid: u32) -> Vec<u32> {

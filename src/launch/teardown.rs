@@ -118,11 +118,17 @@ impl Parts {
         // Held before the kill, a descriptor stands for the process it was opened for: a pid that
         // is used again is never mistaken for it.
         let mut pids = BTreeSet::new();
+        let was_up = state::is_running(&self.state_dir, self.id.as_str());
         let mut watched = self.watch(&mut pids);
         self.child.kill();
         let child_ended = matches!(self.child.wait(GONE), Ok(Some(_)));
         // What was started while we looked is in the state file by now, or was never started.
         watched.extend(self.watch(&mut pids));
+        if !was_up {
+            // Or it had no time to be written, and nothing but its name leads to it.
+            pids.extend(state::naming(self.id.as_str()));
+            watched.extend(pids.iter().filter_map(|pid| sys::pidfd_open(*pid).ok()));
+        }
         if child_ended && spawn::all_ended(&watched, GONE) {
             self.remove_state();
             return Ok(());

@@ -29,6 +29,7 @@ fn config() -> SandboxConfig {
             dir: PathBuf::from("/tmp/cf-harness-runsc/run-00000000"),
             verified_parent: Some(PathBuf::from("/tmp/cf-harness-runsc")),
         },
+        pool: None,
         run_tag: "run-00000000".to_owned(),
     }
 }

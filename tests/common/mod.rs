@@ -168,7 +168,7 @@ pub fn pids() -> Vec<u32> {
         .collect()
 }
 
-fn command_line(pid: u32) -> String {
+pub fn command_line(pid: u32) -> String {
     String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default())
         .replace('\0', " ")
 }

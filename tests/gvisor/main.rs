@@ -18,4 +18,5 @@ mod ends;
 mod killed;
 mod library;
 mod mounts;
+mod pool;
 mod streams;

@@ -21,7 +21,7 @@ use crate::plan::id::call_dir_name;
 /// Starts the command. From the moment that the child exists it has an owner.
 pub(super) async fn begin(entered: Entered, call: Call) -> Result<Running, Error> {
     let (shared, session) = (Arc::clone(&entered.shared), Arc::clone(&entered.session));
-    let slot = shared.calls.enter(&entered.key).ok_or(Error::Closed)?;
+    let (slot, counted) = shared.calls.enter(&entered.key).ok_or(Error::Closed)?;
     let plan = lay_out(&shared, &session, &call)?;
     let dir = BundleDir::bare(&plan.dir)?;
     if let Some(process) = &plan.process_json {
@@ -40,7 +40,7 @@ pub(super) async fn begin(entered: Entered, call: Call) -> Result<Running, Error
     };
 
     let (sender, receiver) = oneshot::channel();
-    let token = Box::new((shared.calls.count(), Arc::clone(&shared)));
+    let token = Box::new((counted, Arc::clone(&shared)));
     let (filled, owners) = (
         Arc::clone(&slot),
         (Arc::clone(&shared), Arc::clone(&session)),

@@ -20,7 +20,7 @@ use crate::driver::{
     SessionRefusal, StartFailure,
 };
 use crate::launch::spawn;
-use crate::plan::{Request, bundle::Process, path};
+use crate::plan::bundle::Process;
 
 /// How long a container that may be ending is given to end, where a call's end looks like it.
 const ENDING: Duration = Duration::from_secs(1);
@@ -39,8 +39,7 @@ pub(in crate::direct) async fn run(
     if mode.enforces() {
         return Err(SessionRefusal::EnforcingMode { mode }.into());
     }
-    let process = checked(&shared, &call)?;
-    path::check_cwd(&shared.config, process.cwd())?;
+    let process = shared.process(&call)?;
     let name = SessionName::check(name)?;
     let ready = shared.ready().await;
     ready.map_err(|err| start_failed(&name, err))?;
@@ -55,17 +54,6 @@ pub(in crate::direct) async fn run(
         }
     };
     Ok(seen.outcome(session.container.id.as_str(), started.elapsed()))
-}
-
-fn checked(shared: &Shared, call: &Call) -> Result<Process, Error> {
-    let request = Request {
-        argv: &call.argv,
-        cwd: call.cwd.as_deref(),
-        env: &call.env,
-        context: None,
-        host_uds: false,
-    };
-    Ok(Process::check(&shared.config, request)?)
 }
 
 /// What keeps every call from running keeps a session from starting.
@@ -96,13 +84,14 @@ async fn begin(
     let via = session.via(shared).await;
     let running = match via {
         ExecVia::CommandLine => command_line::begin(entered, call).await?,
-        ExecVia::ControlSocket => match socket::begin(entered, call, process).await? {
+        ExecVia::ControlSocket => match socket::begin(entered, call, process, stops).await? {
             socket::Began::Running(running) => *running,
             socket::Began::NotStarted(failure) => {
                 let end = End::NotStarted(failure);
                 look_at_container(shared, session, end, None, 0).await?;
                 return Ok(nothing_ran(end));
             }
+            socket::Began::Stopped(end) => return Ok(nothing_ran(end)),
             // Nothing was sent, so nothing runs twice.
             socket::Began::Unasked(entered, call) => command_line::begin(entered, *call).await?,
         },
@@ -297,7 +286,7 @@ pub(super) async fn give_up(
 ) -> Result<(), Error> {
     shared.sessions.forget(session, why);
     match session.container.take() {
-        Some(remains) => take_down(remains).await,
+        Some(held) => take_down(held.remains).await,
         None => Ok(()),
     }
 }

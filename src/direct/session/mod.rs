@@ -166,10 +166,10 @@ impl Sessions {
         registry.numbers += 1;
         let session = Arc::new(Session {
             name: name.clone(),
-            container: Container::new(ContainerId::session(
-                &shared.config.run_tag,
-                registry.numbers,
-            )),
+            container: Container::new(
+                ContainerId::session(&shared.config.run_tag, registry.numbers),
+                shared,
+            ),
             started: SystemTime::now(),
             state: watch::Sender::new(Start::Starting),
             used: Mutex::default(),

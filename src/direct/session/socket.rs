@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::Shared;
-use super::super::attached::{Attached, Ends};
+use super::super::attached::{Attached, Ends, Stops};
 use super::super::calls::lock;
 use super::super::control::{Control, ControlError};
 use super::super::remote;
@@ -11,13 +11,15 @@ use super::Session;
 use super::exec::{Entered, HowEnded, Running, give_up};
 use super::stop::Command;
 use crate::classify::table;
-use crate::driver::{Call, Error, ExecVia, LostReason, SessionRefusal, StartFailure};
+use crate::driver::{Call, End, Error, ExecVia, LostReason, SessionRefusal, StartFailure};
 use crate::plan::bundle::Process;
 
 /// What came of asking for a start.
 pub(super) enum Began {
     Running(Box<Running>),
     NotStarted(StartFailure),
+    /// The call was to stop before the answer came. The session went with it.
+    Stopped(End),
     /// The socket could not be asked: the call is as it was.
     Unasked(Entered, Box<Call>),
 }
@@ -41,9 +43,14 @@ impl Drop for InDoubt<'_> {
     }
 }
 
-pub(super) async fn begin(entered: Entered, call: Call, process: &Process) -> Result<Began, Error> {
+pub(super) async fn begin(
+    entered: Entered,
+    call: Call,
+    process: &Process,
+    stops: &Stops,
+) -> Result<Began, Error> {
     let (shared, session) = (Arc::clone(&entered.shared), Arc::clone(&entered.session));
-    let slot = shared.calls.enter(&entered.key).ok_or(Error::Closed)?;
+    let (slot, counted) = shared.calls.enter(&entered.key).ok_or(Error::Closed)?;
     let Ok(control) = Control::open(&shared.scratch()?.state_dir(), &session.container.id) else {
         return Ok(unasked(entered, call));
     };
@@ -52,7 +59,14 @@ pub(super) async fn begin(entered: Entered, call: Call, process: &Process) -> Re
         session: &session,
         settled: false,
     };
-    let started = remote::start(&control, &shared.config, process, call.wants_stdin()).await;
+    let started = tokio::select! {
+        biased;
+        stop = stops.any() => {
+            give_up(&shared, &session, Some(LostReason::NotStopped)).await?;
+            return Ok(Began::Stopped(stop.end()));
+        }
+        started = remote::start(&control, &shared.config, process, call.wants_stdin()) => started,
+    };
     let (pid, pipes) = match started {
         Ok(started) => started,
         Err(ControlError::Refused(why)) => {
@@ -77,7 +91,7 @@ pub(super) async fn begin(entered: Entered, call: Call, process: &Process) -> Re
         }
     };
     let (end, answer) = remote::ending(control.clone(), pid);
-    let token = Box::new((shared.calls.count(), Arc::clone(&shared)));
+    let token = Box::new((counted, Arc::clone(&shared)));
     let owners = (Arc::clone(&shared), Arc::clone(&session));
     slot.fill(Command::remote(
         control,
