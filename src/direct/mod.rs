@@ -187,7 +187,10 @@ impl Driver for DirectDriver {
     }
 
     fn describe(&self) -> Description {
-        Description::new(&self.shared.config, true, self.selection.clone())
+        Description {
+            exec_via: proof::known(&self.shared),
+            ..Description::new(&self.shared.config, true, self.selection.clone())
+        }
     }
 
     fn sessions(&self) -> Vec<SessionInfo> {

@@ -35,16 +35,32 @@ pub(super) async fn via(shared: &Shared, id: &ContainerId) -> ExecVia {
     }
 }
 
+/// The same, where no proof has to be made for it.
+pub(super) fn known(shared: &Shared) -> Option<ExecVia> {
+    if !shared.may_use_socket() {
+        return Some(ExecVia::CommandLine);
+    }
+    match *cell(shared)?.get()? {
+        true => Some(ExecVia::ControlSocket),
+        false => Some(ExecVia::CommandLine),
+    }
+}
+
 async fn proven(shared: &Shared, id: &ContainerId) -> bool {
+    match cell(shared) {
+        Some(cell) => *cell.get_or_init(|| prove(shared, id)).await,
+        None => false,
+    }
+}
+
+/// Where the proof of the binary at hand is remembered.
+fn cell(shared: &Shared) -> Option<Arc<OnceCell<bool>>> {
     static PROVEN: Mutex<Option<HashMap<Binary, Arc<OnceCell<bool>>>>> = Mutex::new(None);
-    let Some(binary) = identity(shared.config.runsc.as_path()) else {
-        return false;
-    };
-    let cell = {
-        let mut proven = lock(&PROVEN);
-        Arc::clone(proven.get_or_insert_default().entry(binary).or_default())
-    };
-    *cell.get_or_init(|| prove(shared, id)).await
+    let binary = identity(shared.config.runsc.as_path())?;
+    let mut proven = lock(&PROVEN);
+    Some(Arc::clone(
+        proven.get_or_insert_default().entry(binary).or_default(),
+    ))
 }
 
 fn identity(path: &Path) -> Option<Binary> {

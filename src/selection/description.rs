@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::Choice;
 use crate::config::{Mount, MountKind, NetworkMode, SandboxConfig};
+use crate::driver::ExecVia;
 
 /// The kind that the direct driver describes itself as.
 pub const KIND: &str = "runsc-cfc";
@@ -23,6 +24,9 @@ pub struct Description {
     pub default_working_directory: PathBuf,
     /// Whether a call can name a session.
     pub sessions: bool,
+    /// How calls in sessions are started, once that is known; records do not hold it.
+    #[serde(skip)]
+    pub exec_via: Option<ExecVia>,
     /// The sandbox.
     pub cfc: Sandbox,
     /// How an entrypoint selected the runtime; none where a caller built it without a selection.
@@ -104,6 +108,7 @@ impl Description {
             kind: KIND,
             default_working_directory: workspace.clone(),
             sessions,
+            exec_via: None,
             cfc: Sandbox {
                 runtime_requested: has_policy,
                 image: rootfs.to_owned(),
