@@ -164,9 +164,24 @@ impl Shared {
 
     /// What has to hold before anything is written.
     async fn ready(&self) -> Result<(), Error> {
+        self.look_at_scratch()?;
         self.supported.check(&self.config).await?;
         self.scratch()?;
         Ok(())
+    }
+
+    /// Refuses a scratch directory that is not to be trusted before anything is started. The
+    /// refusal is kept.
+    fn look_at_scratch(&self) -> Result<(), Error> {
+        if self.scratch.get().is_none()
+            && let Err(err) = ScratchTree::look_before(&self.config.scratch, self.host.uid)
+        {
+            self.scratch.get_or_init(|| Err(err));
+        }
+        match self.scratch.get() {
+            Some(Err(err)) => Err(err.clone().into()),
+            Some(Ok(_)) | None => Ok(()),
+        }
     }
 
     fn scratch(&self) -> Result<&ScratchTree, Error> {

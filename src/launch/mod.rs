@@ -30,7 +30,10 @@ pub enum LaunchError {
     #[error("could not make the files of a call's labels ({0}): memory may be short")]
     Donation(std::io::Error),
     /// The program could not be executed.
-    #[error("could not execute {program:?} ({source})")]
+    #[error(
+        "could not execute {program:?} ({source}): see that it is a program for this machine that \
+         this user may execute"
+    )]
     Execute {
         /// Which program.
         program: PathBuf,
@@ -70,7 +73,10 @@ pub enum LaunchError {
         source: std::io::Error,
     },
     /// The child's death could not be tied to ours.
-    #[error("could not tie the life of {program:?} to this process ({source})")]
+    #[error(
+        "could not tie the life of {program:?} to this process ({source}): Linux 5.9 or newer is \
+         needed, and nothing that keeps prctl and close_range from a child"
+    )]
     Tie {
         /// Which program.
         program: PathBuf,
@@ -78,7 +84,10 @@ pub enum LaunchError {
         source: std::io::Error,
     },
     /// The thread that starts processes is gone.
-    #[error("the thread that starts processes could not be started or has ended")]
+    #[error(
+        "the thread that starts processes could not be started or has ended: this user may have \
+         too many (`ulimit -u`)"
+    )]
     NoLauncher,
 }
 

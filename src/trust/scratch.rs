@@ -1,191 +1,54 @@
 //! The private directory of one runtime: bundles, state and results, out of everybody's reach.
 
-use std::fmt;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::shown;
 use crate::config::Scratch;
+use owner::OwnerFile;
 
-/// The parent of the default scratch directories, in the directory for temporary files.
-pub const PARENT_NAME: &str = "cf-harness-runsc";
+mod error;
+pub(crate) mod owner;
+mod parent;
 
-/// What is at a path where a private directory should be.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Found {
-    /// A symbolic link.
-    Link,
-    /// Neither a link nor a directory.
-    NotDirectory,
-    /// A directory that its group or others may enter, read or write.
-    Open {
-        /// Its owner.
-        owner: u32,
-        /// Its permission bits.
-        mode: u32,
-    },
-    /// A directory of another user than the one that owns what this process makes.
-    Foreign {
-        /// Its owner.
-        owner: u32,
-        /// Its permission bits.
-        mode: u32,
-        /// The owner of what this process makes in it.
-        ours: u32,
-    },
-}
+pub use error::{Found, ScratchError};
+pub use owner::{NotAnOwner, OWNER_FILE, Owner};
+pub use parent::{PARENT_NAME, verify_parent};
+pub(crate) use parent::{Parent, look_at_parent};
 
-impl fmt::Display for Found {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Link => f.write_str("is a symbolic link"),
-            Self::NotDirectory => f.write_str("is not a directory"),
-            Self::Open { owner, mode } => write!(
-                f,
-                "belongs to uid {owner} and has mode {mode:04o}, which lets others in"
-            ),
-            Self::Foreign { owner, mode, ours } => write!(
-                f,
-                "belongs to uid {owner} (mode {mode:04o}), and what this process makes in it \
-                 belongs to uid {ours}"
-            ),
+/// What a tree is called until its owner is in it. A sweep may take one that nobody has locked.
+pub(crate) const NEW_PREFIX: &str = ".new-";
+/// What the directory is called that shows who owns what is made in the parent. A sweep may take
+/// an empty one.
+pub(crate) const PROBE_PREFIX: &str = ".owner-probe-";
+/// How often a name is tried that a sweep takes away: twice in a row is rare already.
+const TRIES: usize = 8;
+
+/// Does something with a directory of a new name, and again where a sweep took that away or was
+/// looking at it: nothing shows yet that somebody is there.
+fn again_where_swept<T>(
+    mut make: impl FnMut() -> Result<T, (io::ErrorKind, ScratchError)>,
+) -> Result<T, ScratchError> {
+    let swept = |kind| matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::WouldBlock);
+    let mut tries = 1;
+    loop {
+        match make() {
+            Err((kind, _)) if swept(kind) && tries < TRIES => tries += 1,
+            made => return made.map_err(|(_, err)| err),
         }
     }
 }
 
-/// Why there is no scratch tree. It is kept and given to every call, so it can be cloned.
-#[derive(Debug, Clone, thiserror::Error)]
-#[non_exhaustive]
-pub enum ScratchError {
-    /// The parent of the default directories is not private.
-    #[error(
-        "the scratch parent {} {found}: remove it, or set TMPDIR to a directory of your own",
-        shown(parent)
-    )]
-    NotPrivate {
-        /// The parent.
-        parent: PathBuf,
-        /// What it is.
-        found: Found,
-    },
-    /// The parent of the default directories cannot be made or examined.
-    #[error(
-        "the scratch parent {} cannot be {step}: {reason}: remove it, or set TMPDIR to a \
-         directory of your own",
-        shown(parent)
-    )]
-    Unverified {
-        /// The parent.
-        parent: PathBuf,
-        /// What was tried: `made`, `examined`, `written to`.
-        step: &'static str,
-        /// What the system said.
-        reason: Arc<io::Error>,
-    },
-    /// A directory of the tree cannot be made.
-    #[error("the scratch directory {} cannot be made: {reason}", shown(dir))]
-    NotMade {
-        /// The directory.
-        dir: PathBuf,
-        /// What the system said.
-        reason: Arc<io::Error>,
-    },
-    /// There is something else in the place of a directory of the tree.
-    #[error("the scratch directory {} {found}: name another one", shown(dir))]
-    InTheWay {
-        /// The directory.
-        dir: PathBuf,
-        /// What is there.
-        found: Found,
-    },
-    /// The system gives no random bytes.
-    #[error("no random name can be made below {}: {reason}", shown(dir))]
-    NoRandomness {
-        /// The directory that the name was for.
-        dir: PathBuf,
-        /// What the system said.
-        reason: getrandom::Error,
-    },
-}
-
-impl ScratchError {
-    /// The stable word that a harness branches on.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::NotPrivate { .. } => "scratch-not-private",
-            Self::Unverified { .. } => "scratch-not-verified",
-            Self::NotMade { .. } => "scratch-not-made",
-            Self::InTheWay { .. } => "scratch-in-the-way",
-            Self::NoRandomness { .. } => "no-randomness",
-        }
-    }
-}
-
-/// Makes the parent of the default scratch directories where it is absent, and checks that nobody
-/// else can reach into it. The caller does this once and keeps the answer.
-///
-/// # Errors
-/// [`ScratchError`] where it is not a private directory of this process's user.
-pub fn verify_parent(parent: &Path) -> Result<(), ScratchError> {
-    verify_parent_by(parent, |path| {
-        std::fs::symlink_metadata(path).map(|found| found.uid())
-    })
-}
-
-/// The owner of what this process makes is asked of the filesystem rather than of the process:
-/// the filesystem's answer is the one that decides who may open a file.
-fn verify_parent_by(
-    parent: &Path,
-    owner_of: impl Fn(&Path) -> io::Result<u32>,
-) -> Result<(), ScratchError> {
-    let unverified = |step| {
-        move |reason| ScratchError::Unverified {
-            parent: parent.to_owned(),
-            step,
-            reason: Arc::new(reason),
-        }
-    };
-    let not_private = |found| ScratchError::NotPrivate {
-        parent: parent.to_owned(),
-        found,
-    };
-    if let Some(above) = parent.parent() {
-        // Where this fails, making the parent says so.
-        let _ = std::fs::create_dir_all(above);
-    }
-    match make_private(parent) {
-        Err(err) if err.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(unverified("made")(err));
-        }
-        _ => {}
-    }
-    let found = std::fs::symlink_metadata(parent).map_err(unverified("examined"))?;
-    let mode = found.mode() & 0o7777;
-    if let Some(wrong) = not_a_directory(&found) {
-        return Err(not_private(wrong));
-    }
-    if mode & 0o077 != 0 {
-        let owner = found.uid();
-        return Err(not_private(Found::Open { owner, mode }));
-    }
-    let random = random_hex().map_err(|reason| ScratchError::NoRandomness {
-        dir: parent.to_owned(),
-        reason,
+fn random_name(dir: &Path, prefix: &str) -> Result<String, (io::ErrorKind, ScratchError)> {
+    let random = random_hex().map_err(|reason| {
+        let dir = dir.to_owned();
+        (
+            io::ErrorKind::Other,
+            ScratchError::NoRandomness { dir, reason },
+        )
     })?;
-    let probe = parent.join(format!(".owner-probe-{random}"));
-    make_private(&probe).map_err(unverified("written to"))?;
-    let owners = owner_of(&probe).and_then(|ours| Ok((owner_of(parent)?, ours)));
-    // A probe that stays behind says nothing about the parent.
-    let _ = std::fs::remove_dir(&probe);
-    let (owner, ours) = owners.map_err(unverified("examined"))?;
-    if owner != ours {
-        return Err(not_private(Found::Foreign { owner, mode, ours }));
-    }
-    Ok(())
+    Ok(format!("{prefix}{random}"))
 }
 
 fn make_private(dir: &Path) -> io::Result<()> {
@@ -208,6 +71,8 @@ pub struct ScratchTree {
     dir: PathBuf,
     /// What this made, outermost first. Nothing else is ever removed.
     made: Vec<PathBuf>,
+    /// None where a directory of the caller's has a file of another owner.
+    owner: Option<OwnerFile>,
 }
 
 impl ScratchTree {
@@ -220,6 +85,7 @@ impl ScratchTree {
         let mut tree = Self {
             dir: config.dir.clone(),
             made: Vec::new(),
+            owner: None,
         };
         match tree.fill(config.verified_parent.as_deref()) {
             Ok(()) => Ok(tree),
@@ -230,17 +96,36 @@ impl ScratchTree {
         }
     }
 
+    /// Refuses what making the tree is going to refuse, as far as that can be told without writing
+    /// anything that stays.
+    pub(crate) fn look_before(config: &Scratch, user: Option<u32>) -> Result<(), ScratchError> {
+        match &config.verified_parent {
+            Some(parent) => parent::look_before(parent, user),
+            None => {
+                let tree = Self {
+                    dir: config.dir.clone(),
+                    made: Vec::new(),
+                    owner: None,
+                };
+                [&tree.dir, &tree.state_dir(), &tree.bundles_dir()]
+                    .into_iter()
+                    .try_for_each(|dir| nothing_in_the_way(dir))
+            }
+        }
+    }
+
     fn fill(&mut self, verified_parent: Option<&Path>) -> Result<(), ScratchError> {
         let [dir, state, bundles] = [self.dir.clone(), self.state_dir(), self.bundles_dir()];
         match verified_parent {
             Some(parent) => {
                 verify_parent(parent)?;
-                self.make_new(&dir)?;
+                self.make_owned(parent)?;
                 self.make_new(&state)?;
                 self.make_new(&bundles)
             }
             None => {
                 self.make_missing(&dir)?;
+                self.own()?;
                 self.make_missing(&state)?;
                 self.make_missing(&bundles)
             }
@@ -266,12 +151,70 @@ impl ScratchTree {
     }
 
     /// Removes the directories that this made and that are empty. What anybody else put there
-    /// stays, with the directories that lead to it.
+    /// stays, with the directories that lead to it. The owner's file goes after what it owns: a
+    /// later sweep finds the rest by it.
     pub fn remove(&self) {
-        for dir in self.made.iter().rev() {
+        let (inside, outside): (Vec<_>, Vec<_>) = self
+            .made
+            .iter()
+            .rev()
+            .partition(|made| made.starts_with(&self.dir) && **made != self.dir);
+        let mut left = false;
+        for dir in inside {
             // Not empty, or gone: either way there is nothing to do.
             let _ = std::fs::remove_dir(dir);
+            left |= std::fs::symlink_metadata(dir).is_ok();
         }
+        if let Some(owner) = self.owner.as_ref().filter(|_| !left) {
+            owner.remove();
+        }
+        for dir in outside {
+            let _ = std::fs::remove_dir(dir);
+        }
+    }
+
+    /// Makes the directory of a default tree with its owner in it. It has another name until the
+    /// owner is there and locked, and under that name a sweep may take it. So no tree is ever seen
+    /// that has its name and no owner but one that is being removed, and a process that is killed
+    /// at any moment leaves something that a sweep can judge.
+    fn make_owned(&mut self, parent: &Path) -> Result<(), ScratchError> {
+        let (new, owner) = again_where_swept(|| {
+            let new = parent.join(random_name(parent, NEW_PREFIX)?);
+            let failed = |err: io::Error| (err.kind(), not_made(&self.dir, err));
+            make_private(&new).map_err(failed)?;
+            match OwnerFile::create(&new) {
+                Ok(owner) => Ok((new, owner)),
+                Err(err) => {
+                    // What cannot be taken away here, a sweep takes.
+                    let _ = std::fs::remove_file(new.join(OWNER_FILE));
+                    let _ = std::fs::remove_dir(&new);
+                    Err(failed(err))
+                }
+            }
+        })?;
+        // It fails where there is a tree: that is not empty. An empty directory of this name is
+        // the end of a tree that was being removed.
+        if let Err(err) = std::fs::rename(&new, &self.dir) {
+            owner.remove();
+            let _ = std::fs::remove_dir(&new);
+            return Err(not_made(&self.dir, err));
+        }
+        self.made.push(self.dir.clone());
+        self.owner = Some(owner.moved_to(&self.dir));
+        Ok(())
+    }
+
+    /// Puts the owner into a directory of the caller's. No sweep looks there: the file tells whose
+    /// the rest is. Several drivers may share such a directory, and the first one's stays.
+    fn own(&mut self) -> Result<(), ScratchError> {
+        match OwnerFile::create(&self.dir) {
+            Ok(owner) => self.owner = Some(owner),
+            Err(err) if err.kind() == io::ErrorKind::AlreadyExists => {
+                self.owner = OwnerFile::adopt(&self.dir);
+            }
+            Err(err) => return Err(not_made(&self.dir, err)),
+        }
+        Ok(())
     }
 
     /// Makes a directory that must not be there yet.
@@ -289,17 +232,7 @@ impl ScratchTree {
                 self.made.push(dir.to_owned());
                 Ok(())
             }
-            Err(err) if err.kind() == io::ErrorKind::AlreadyExists => {
-                let found =
-                    std::fs::symlink_metadata(dir).map_err(|reason| not_made(dir, reason))?;
-                match not_a_directory(&found) {
-                    None => Ok(()),
-                    Some(found) => Err(ScratchError::InTheWay {
-                        dir: dir.to_owned(),
-                        found,
-                    }),
-                }
-            }
+            Err(err) if err.kind() == io::ErrorKind::AlreadyExists => nothing_in_the_way(dir),
             Err(err) if err.kind() == io::ErrorKind::NotFound => match dir.parent() {
                 Some(above) => {
                     self.make_missing(above)?;
@@ -309,6 +242,21 @@ impl ScratchTree {
             },
             Err(err) => Err(not_made(dir, err)),
         }
+    }
+}
+
+/// A directory of the tree that is there has to be one, itself.
+fn nothing_in_the_way(dir: &Path) -> Result<(), ScratchError> {
+    let found = match std::fs::symlink_metadata(dir) {
+        Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found.map_err(|reason| not_made(dir, reason))?,
+    };
+    match not_a_directory(&found) {
+        None => Ok(()),
+        Some(found) => Err(ScratchError::InTheWay {
+            dir: dir.to_owned(),
+            found,
+        }),
     }
 }
 

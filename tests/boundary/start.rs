@@ -181,7 +181,7 @@ find "${root%/*}" ! -name runsc.log -printf '%P %y %m\n' | LC_ALL=C sort >"$here
         fake.read("modes"),
         format!(
             " d 700\nbundles d 700\nbundles/{id} d 700\nbundles/{id}/config.json f 600\n\
-             state d 700\n"
+             owner f 600\nstate d 700\n"
         )
     );
     // Neither names its bundle here, so the two calls' are the same.
@@ -322,7 +322,11 @@ async fn a_runsc_that_cannot_be_executed_is_told() {
             (refused.code(), refused.to_string()),
             (
                 "execute-failed",
-                format!("could not execute {:?} ({reason})", fake.runsc())
+                format!(
+                    "could not execute {:?} ({reason}): see that it is a program for this machine \
+                     that this user may execute",
+                    fake.runsc()
+                )
             )
         );
         bounded(driver.close()).await;

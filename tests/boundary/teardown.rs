@@ -242,6 +242,7 @@ async fn what_could_not_be_taken_down_is_said_and_its_files_are_left() {
                 id,
                 "config.json",
                 "runsc.log",
+                "owner",
                 "state",
                 &format!("{id}_sandbox:{id}.lock"),
                 &format!("{id}_sandbox:{id}.state"),

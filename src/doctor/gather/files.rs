@@ -244,26 +244,11 @@ pub(in crate::doctor) enum ScratchFound {
 /// Looks, and makes nothing: a run is what verifies it by writing there.
 pub(super) fn scratch_parent(host: &Host) -> ScratchParent {
     let at = host.temp_dir.join(scratch::PARENT_NAME);
-    let found = match std::fs::symlink_metadata(&at) {
-        Err(err) if err.kind() == std::io::ErrorKind::NotFound => ScratchFound::Absent,
+    let found = match scratch::look_at_parent(&at, host.uid) {
+        Ok(scratch::Parent::Absent) => ScratchFound::Absent,
+        Ok(scratch::Parent::Private) => ScratchFound::Private,
+        Ok(scratch::Parent::Wrong(found)) => ScratchFound::Wrong(found),
         Err(err) => ScratchFound::Unknown(err.to_string()),
-        Ok(found) => {
-            let (owner, mode) = (found.uid(), found.mode() & 0o7777);
-            if found.is_symlink() {
-                ScratchFound::Wrong(scratch::Found::Link)
-            } else if !found.is_dir() {
-                ScratchFound::Wrong(scratch::Found::NotDirectory)
-            } else if mode & 0o077 != 0 {
-                ScratchFound::Wrong(scratch::Found::Open { owner, mode })
-            } else {
-                match host.uid.filter(|uid| *uid != owner) {
-                    Some(ours) => {
-                        ScratchFound::Wrong(scratch::Found::Foreign { owner, mode, ours })
-                    }
-                    None => ScratchFound::Private,
-                }
-            }
-        }
     };
     ScratchParent { at, found }
 }

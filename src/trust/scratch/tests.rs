@@ -1,5 +1,6 @@
 use std::os::unix::fs::PermissionsExt;
 
+use super::parent::{look_before, verify_parent_by};
 use super::*;
 use crate::trust::testing::Tree;
 
@@ -139,6 +140,58 @@ fn a_parent_that_cannot_be_written_is_refused() {
     assert_eq!(tree.listing(""), ["parent"]);
 }
 
+/// What is refused before anything is started is what the verification refuses, in its words.
+#[test]
+fn a_look_refuses_what_the_verification_would_and_makes_nothing() {
+    let tree = Tree::new();
+    let user = Some(nix::unistd::geteuid().as_raw());
+    tree.dir("private");
+    tree.mode("private", 0o700);
+    tree.dir("open");
+    tree.mode("open", 0o755);
+    tree.link("private", "link");
+    tree.file("file", 0o600);
+    let before = tree.listing("");
+    for good in ["private", "absent", "not/yet/there"] {
+        look_before(&tree.at(good), user).unwrap();
+    }
+    for bad in ["open", "link", "file"] {
+        let refused = look_before(&tree.at(bad), user).unwrap_err();
+        let verified = verify_parent(&tree.at(bad)).unwrap_err();
+        assert_eq!(
+            (refused.code(), refused.to_string()),
+            (verified.code(), verified.to_string())
+        );
+    }
+    // Another user's by the process's word is this user's where the filesystem says so.
+    look_before(&tree.at("private"), user.map(|user| user + 1)).unwrap();
+    assert_eq!(tree.listing(""), before);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_look_refuses_what_cannot_be_written_or_made() {
+    use crate::trust::testing::bound_by_modes;
+    let tree = Tree::new();
+    tree.mode("", 0o755);
+    tree.dir("parent");
+    tree.mode("parent", 0o500);
+    tree.dir("tmp");
+    tree.mode("tmp", 0o555);
+    for (parent, step) in [("parent", "written to"), ("tmp/cf-harness-runsc", "made")] {
+        // Where the test is root's, the directory is another user's to the thread.
+        let user = nix::unistd::geteuid().as_raw();
+        let err = bound_by_modes(|| look_before(&tree.at(parent), Some(user))).unwrap_err();
+        let sentence = format!(
+            "the scratch parent {} cannot be {step}: ",
+            tree.at(parent).display()
+        );
+        assert_eq!(err.code(), "scratch-not-verified");
+        assert!(err.to_string().starts_with(&sentence), "{err}");
+    }
+    assert_eq!(tree.listing(""), ["parent", "tmp"]);
+}
+
 #[test]
 fn the_default_tree_is_private_and_goes_when_it_is_empty() {
     let tree = Tree::new();
@@ -167,6 +220,7 @@ fn the_default_tree_is_private_and_goes_when_it_is_empty() {
         tree.listing("tmp/cf-harness-runsc"),
         [
             "tmp/cf-harness-runsc/run-1",
+            "tmp/cf-harness-runsc/run-1/owner",
             "tmp/cf-harness-runsc/run-1/state",
             "tmp/cf-harness-runsc/run-1/state/foreign"
         ]
@@ -205,7 +259,7 @@ fn of_a_named_directory_only_what_was_made_is_removed() {
     let made = ScratchTree::create(&named("theirs")).unwrap();
     assert_eq!(
         tree.listing(""),
-        ["theirs", "theirs/bundles", "theirs/state"]
+        ["theirs", "theirs/bundles", "theirs/owner", "theirs/state"]
     );
     made.remove();
     assert_eq!(tree.listing(""), ["theirs"]);
