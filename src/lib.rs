@@ -28,6 +28,7 @@ pub mod doctor;
 pub mod driver;
 pub mod host;
 pub mod launch;
+pub mod leftovers;
 pub mod plan;
 pub mod selection;
 pub mod settings;

@@ -15,7 +15,7 @@ use crate::settings::{SETTINGS, VM_HOME};
 const SCHEMA: &str = "runsc-driver/capabilities/v1";
 
 /// The schemas of everything that is printed as JSON.
-const SCHEMAS: [(&str, &str); 4] = [
+const SCHEMAS: [(&str, &str); 5] = [
     (
         "run",
         include_str!("../../bundles/schemas/run-v1.schema.json"),
@@ -27,6 +27,10 @@ const SCHEMAS: [(&str, &str); 4] = [
     (
         "doctor",
         include_str!("../../bundles/schemas/doctor-v1.schema.json"),
+    ),
+    (
+        "gc",
+        include_str!("../../bundles/schemas/gc-v1.schema.json"),
     ),
     (
         "capabilities",

@@ -4,6 +4,7 @@ mod capabilities;
 mod clean;
 mod doctor;
 mod exit;
+mod gc;
 mod json;
 mod plan_json;
 mod report;
@@ -43,6 +44,7 @@ struct Cli {
 enum Verb {
     Run(Box<run::Args>),
     Doctor(doctor::Args),
+    Gc(gc::Args),
 }
 
 /// Parses the arguments and does what they say.
@@ -56,6 +58,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match (cli.verb, cli.describe_capabilities) {
         (Some(Verb::Run(args)), false) => run::main(*args),
         (Some(Verb::Doctor(args)), false) => doctor::main(&args),
+        (Some(Verb::Gc(args)), false) => gc::main(&args),
         (None, true) => {
             // Whoever closed our standard output does not want it.
             let _ = capabilities::print(std::io::stdout().lock(), Cli::command());

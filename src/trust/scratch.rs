@@ -17,11 +17,16 @@ pub use owner::{NotAnOwner, OWNER_FILE, Owner};
 pub use parent::{PARENT_NAME, verify_parent};
 pub(crate) use parent::{Parent, look_at_parent};
 
+/// The name of runsc's state directory in a tree.
+pub(crate) const STATE: &str = "state";
+/// The name of the directory of the bundles in a tree.
+pub(crate) const BUNDLES: &str = "bundles";
+
 /// What a tree is called until its owner is in it. A sweep may take one that nobody has locked.
 pub(crate) const NEW_PREFIX: &str = ".new-";
 /// What the directory is called that shows who owns what is made in the parent. A sweep may take
 /// an empty one.
-pub(crate) const PROBE_PREFIX: &str = ".owner-probe-";
+const PROBE_PREFIX: &str = ".owner-probe-";
 /// How often a name is tried that a sweep takes away: twice in a row is rare already.
 const TRIES: usize = 8;
 
@@ -55,7 +60,7 @@ fn make_private(dir: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().mode(0o700).create(dir)
 }
 
-fn not_a_directory(found: &std::fs::Metadata) -> Option<Found> {
+pub(crate) fn not_a_directory(found: &std::fs::Metadata) -> Option<Found> {
     if found.is_symlink() {
         Some(Found::Link)
     } else if found.is_dir() {
@@ -141,13 +146,13 @@ impl ScratchTree {
     /// The directory of the bundles, one below it for each container.
     #[must_use]
     pub fn bundles_dir(&self) -> PathBuf {
-        self.dir.join("bundles")
+        self.dir.join(BUNDLES)
     }
 
     /// runsc's state directory (its `--root`).
     #[must_use]
     pub fn state_dir(&self) -> PathBuf {
-        self.dir.join("state")
+        self.dir.join(STATE)
     }
 
     /// Removes the directories that this made and that are empty. What anybody else put there

@@ -23,7 +23,7 @@ const LONGEST: u64 = 4096;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Owner {
-    schema: String,
+    pub(crate) schema: String,
     /// The boot of the machine, by the kernel's id of it; empty where there is none.
     pub boot_id: String,
     /// Its pid, as its own pid namespace has it.
@@ -87,13 +87,6 @@ impl Owner {
             return Err(NotAnOwner::UnknownSchema);
         }
         serde_json::from_slice(text).map_err(|_| NotAnOwner::Malformed)
-    }
-
-    /// Whether it is running now, as seen by `now`, which is another process or the same one.
-    pub(crate) fn is_running(&self, now: &Self) -> bool {
-        self.boot_id == now.boot_id
-            && self.pid_namespace == now.pid_namespace
-            && start_time_of(self.pid) == Some(self.start_time)
     }
 }
 
@@ -229,18 +222,7 @@ mod tests {
         let owner = read(&file).unwrap();
         assert_eq!(owner, Owner::this_process());
         assert_eq!(owner.pid, std::process::id());
-        assert!(owner.is_running(&Owner::this_process()));
-        let earlier = Owner {
-            start_time: owner.start_time - 1,
-            ..owner.clone()
-        };
-        let elsewhere = Owner {
-            boot_id: "another".into(),
-            ..owner
-        };
-        for other in [earlier, elsewhere] {
-            assert!(!other.is_running(&Owner::this_process()), "{other:?}");
-        }
+        assert_eq!(start_time_of(owner.pid), Some(owner.start_time));
         owned.remove();
         assert!(!is_at(&file, &dir.path().join(OWNER_FILE)));
     }
