@@ -16,6 +16,7 @@ mod fake;
 mod cfc;
 mod command;
 mod ends;
+mod gc;
 mod scratch;
 mod start;
 mod streams;

@@ -1,12 +1,13 @@
 //! The library on this machine's gVisor, where each call boots its own sandbox.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use runsc_driver::cfc::mode::EnforcementMode;
 use runsc_driver::direct::DirectDriver;
 use runsc_driver::driver::End;
-use runsc_driver::{Call, Driver, NetworkMode, Outcome, SandboxConfig, SandboxOptions};
+use runsc_driver::{Call, Driver, Host, NetworkMode, Outcome, SandboxConfig, SandboxOptions};
 
 use crate::common::{Place, is_root, store, wait_for, walk};
 
@@ -29,18 +30,26 @@ pub fn made(place: &Place) -> DirectDriver {
 
 /// The same, with options changed.
 pub fn made_with(place: &Place, change: impl FnOnce(&mut SandboxOptions)) -> DirectDriver {
+    made_on(place.host(), &place.workspace, change)
+}
+
+/// The same on a machine as it is told.
+pub fn made_on(
+    host: Host,
+    workspace: &Path,
+    change: impl FnOnce(&mut SandboxOptions),
+) -> DirectDriver {
     let store = store();
     let mut options = SandboxOptions::new(
         store.join("bin/runsc"),
         store.join("images/kitchensink"),
-        &place.workspace,
+        workspace,
     );
     options.network = NetworkMode::None;
     options.mode = EnforcementMode::Disabled;
     options.rootless = !is_root();
     options.native_store = Some(store);
     change(&mut options);
-    let host = place.host();
     DirectDriver::new(SandboxConfig::resolve(options, &host).unwrap(), host)
 }
 

@@ -16,6 +16,7 @@ mod by_control_socket;
 mod doctor;
 mod ends;
 mod killed;
+mod killed_harness;
 mod library;
 mod mounts;
 mod pool;
