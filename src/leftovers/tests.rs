@@ -122,8 +122,9 @@ fn what_a_dead_owner_left_goes_and_what_it_links_to_stays() {
         stopped: vec![],
         fate: Fate::Removed,
     };
-    assert_eq!(dry.leftovers, [expected.clone()]);
-    assert_eq!(report.leftovers, [expected]);
+    let expected = [expected];
+    assert_eq!(dry.leftovers, expected);
+    assert_eq!(report.leftovers, expected);
     assert!(report.is_complete());
     assert_eq!(
         place.tree.listing(""),

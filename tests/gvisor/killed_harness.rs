@@ -198,7 +198,8 @@ impl Random {
         let now = || SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos();
         let named = std::env::var(SEED).ok().map(|seed| seed.parse().unwrap());
         let seed = named.unwrap_or_else(|| u64::try_from(now() & u128::from(u64::MAX)).unwrap());
-        println!("{SEED}={seed}");
+        // A failed test shows it.
+        writeln!(std::io::stderr(), "{SEED}={seed}").unwrap();
         Self(seed)
     }
 
