@@ -10,7 +10,7 @@ use crate::common::{Place, pidfd, wait_readable};
 /// How many drivers are killed, at moments that are spread over a call's start and its run.
 const TRIES: u64 = 100;
 /// The last of those moments after the start.
-const SPREAD: Duration = Duration::from_millis(300);
+const SPREAD: Duration = Duration::from_millis(500);
 
 #[test]
 fn a_killed_driver_leaves_no_process() {

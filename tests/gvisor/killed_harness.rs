@@ -199,7 +199,8 @@ impl Random {
         let named = std::env::var(SEED).ok().map(|seed| seed.parse().unwrap());
         let seed = named.unwrap_or_else(|| u64::try_from(now() & u128::from(u64::MAX)).unwrap());
         // A failed test shows it.
-        writeln!(std::io::stderr(), "{SEED}={seed}").unwrap();
+        let mut stderr = std::io::stderr().lock();
+        writeln!(stderr, "{SEED}={seed}").unwrap();
         Self(seed)
     }
 
