@@ -194,6 +194,7 @@ fn what_is_not_known_to_be_a_dead_owners_stays_with_the_reason() {
         "namespace",
         &owner(|owner| owner.pid_namespace = "pid:[1]".into()),
     );
+    place.said("no-namespace", &owner(|owner| owner.pid_namespace.clear()));
     place.said("no-boot", &owner(|owner| owner.boot_id.clear()));
     nix::unistd::mkfifo(
         &{
@@ -216,6 +217,7 @@ fn what_is_not_known_to_be_a_dead_owners_stays_with_the_reason() {
         ("long", not(NotAnOwner::NotAFile)),
         ("malformed", not(NotAnOwner::Malformed)),
         ("namespace", left(Why::OtherNamespace)),
+        ("no-namespace", left(Why::OtherNamespace)),
         ("newer", not(NotAnOwner::UnknownSchema)),
         ("no-boot", left(Why::OtherMachine)),
         ("nobodys", left(Why::NoOwner)),

@@ -132,7 +132,8 @@ impl Sweep {
                 false => Err(Why::OtherMachine),
             };
         }
-        if owner.pid_namespace != self.now.pid_namespace {
+        let unknown = owner.pid_namespace.is_empty();
+        if unknown || owner.pid_namespace != self.now.pid_namespace {
             return Err(Why::OtherNamespace);
         }
         match processes::runs(owner.pid, owner.start_time) {
