@@ -11,15 +11,13 @@ mod probe;
 mod proof;
 mod remote;
 mod session;
+mod sweep;
 
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use crate::config::SandboxConfig;
 use crate::driver::{BoxFuture, Call, Description, Driver, Error, ExecVia, Outcome, SessionInfo};
 use crate::host::Host;
-use crate::leftovers::{self, Fate, Why};
 use crate::plan::bundle::Process;
 use crate::plan::id::ContainerId;
 use crate::plan::{self, Layout, Plan, Request, path};
@@ -27,9 +25,6 @@ use crate::selection::Choice;
 use crate::trust::scratch::{self, ScratchError, ScratchTree};
 use calls::Calls;
 pub(crate) use probe::{OLDEST, release_date};
-
-/// How long a start may look for what dead drivers left.
-const SWEEP: Duration = Duration::from_secs(3);
 
 /// Runs each call in a container of its own, by an attached `runsc run`.
 ///
@@ -193,47 +188,10 @@ impl Shared {
     fn scratch(&self) -> Result<&ScratchTree, Error> {
         let made = self.scratch.get_or_init(|| {
             let made = ScratchTree::create(&self.config.scratch)?;
-            self.sweep();
+            sweep::begin(self);
             Ok(made)
         });
         made.as_ref().map_err(|err| err.clone().into())
-    }
-
-    /// Takes away what dead drivers left beside this one's tree, on a thread of its own: no call
-    /// waits for it, and close does.
-    fn sweep(&self) {
-        let Some(parent) = self.config.scratch.verified_parent.clone() else {
-            return;
-        };
-        let (user, token) = (self.host.uid, self.calls.count());
-        let work = move || {
-            sweep_beside(&parent, user);
-            drop(token);
-        };
-        let name = "runsc-sweep".to_owned();
-        if let Err(err) = std::thread::Builder::new().name(name).spawn(work) {
-            tracing::warn!(%err, "what dead drivers left was not looked for");
-        }
-    }
-}
-
-fn sweep_beside(parent: &Path, user: Option<u32>) {
-    let options = leftovers::Options {
-        dry_run: false,
-        limit: SWEEP,
-    };
-    match leftovers::sweep(parent, user, options) {
-        Err(err) => tracing::warn!(%err, "what dead drivers left was not looked for"),
-        Ok(report) => {
-            for found in report.leftovers {
-                let (path, stopped) = (found.path.display(), &found.stopped);
-                match &found.fate {
-                    Fate::Removed => tracing::info!(%path, ?stopped, "removed a dead driver's"),
-                    Fate::Left(Why::InUse) => {}
-                    Fate::Left(why) => tracing::info!(%path, ?stopped, %why, "left"),
-                }
-            }
-        }
     }
 }
 
