@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use runsc_driver::config::Pool;
 use runsc_driver::direct::DirectDriver;
 use runsc_driver::{Call, Driver, Host};
 
@@ -24,6 +25,10 @@ const MOMENTS: u64 = 50;
 const KIND: &str = "RUNSC_DRIVER_TEST_HARNESS";
 /// The variable that makes a run of the test again.
 const SEED: &str = "RUNSC_DRIVER_TEST_SEED";
+const POOL: Pool = Pool {
+    size: 2,
+    idle_timeout: NOT_HUNG,
+};
 /// How long the processes of a killed harness may take to be gone.
 const GONE: Duration = Duration::from_secs(2);
 /// The phases, and how long after its beginning one is killed at the latest.
@@ -44,6 +49,11 @@ fn sessions_leave_nothing() {
     killed("session");
 }
 
+#[test]
+fn a_pool_leaves_nothing() {
+    killed("pool");
+}
+
 /// What the tests kill.
 #[test]
 #[ignore = "it never ends: the tests beside it execute it and kill it"]
@@ -53,7 +63,9 @@ fn harness() {
     let workspace = std::env::current_dir().unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     loop {
-        let driver = Arc::new(made_on(Host::read(), &workspace, |_| {}));
+        let driver = Arc::new(made_on(Host::read(), &workspace, |options| {
+            options.pool = (kind == "pool").then_some(POOL);
+        }));
         runtime.block_on(live(driver, session.as_deref()));
     }
 }
@@ -70,6 +82,7 @@ async fn live(driver: Arc<DirectDriver>, session: Option<&str>) {
         tokio::spawn(async move { driver.run(call).await })
     };
     say("starting");
+    driver.prepare().await.unwrap();
     let long = begin(call("sleep 100"));
     driver.run(call("true")).await.unwrap();
     say("running");
