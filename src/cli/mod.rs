@@ -9,6 +9,7 @@ mod json;
 mod plan_json;
 mod report;
 mod run;
+mod sandbox_args;
 mod signals;
 
 use std::ffi::OsString;

@@ -12,19 +12,16 @@ use bytesize::ByteSize;
 use nix::sys::signal::Signal;
 
 use super::clean::say;
+use super::sandbox_args::{SandboxArgs, SetupError};
 use super::signals::Signals;
 use super::{exit, json, plan_json, report};
 use crate::cfc::context::{ContextError, InvocationContext};
 use crate::cfc::json::MAX_BYTES;
 use crate::cfc::label::{LabelError, LabelRoot, LabelView, confidentiality_from_arg};
-use crate::cfc::mode::EnforcementMode;
-use crate::config::{ConfigError, MountKind, MountRequest, NetworkMode, SandboxConfig};
 use crate::direct::DirectDriver;
 use crate::driver::{Call, CancellationToken, Driver, Error, Outcome, Output, Stdin};
 use crate::host::Host;
 use crate::launch::sys;
-use crate::selection::{self, Refusal, Selection};
-use crate::settings::{Entrypoint, Flags, NamedNetwork, Settings};
 
 /// Run a command in a gVisor sandbox of its own
 ///
@@ -38,21 +35,8 @@ use crate::settings::{Entrypoint, Flags, NamedNetwork, Settings};
     runsc-driver run --no-cfc --ro-bind ~/data /data --timeout 30s -- python3 /data/check.py\n  \
     runsc-driver run --no-cfc --json -- sh -c 'echo out; echo err >&2; exit 7'")]
 pub(super) struct Args {
-    /// The runtime; leave it unnamed for this platform's default
-    #[arg(long, value_name = "RUNTIME")]
-    sandbox_runtime: Option<OsString>,
-    /// The unpacked image that the sandbox starts from
-    #[arg(long, value_name = "DIR")]
-    sandbox_rootfs: Option<OsString>,
-    /// The CFC policy that labels are tracked by; an empty one is none
-    #[arg(long, value_name = "FILE")]
-    sandbox_cfc_policy: Option<OsString>,
-    /// How strictly to hold to labels: disabled, observe, enforce-explicit or enforce-strict
-    #[arg(long, value_name = "MODE", default_value_t)]
-    cfc_enforcement_mode: EnforcementMode,
-    /// No labels: the same as an empty policy and the mode disabled
-    #[arg(long, conflicts_with_all = ["sandbox_cfc_policy", "cfc_enforcement_mode"])]
-    no_cfc: bool,
+    #[command(flatten)]
+    sandbox: SandboxArgs,
     /// What the caller says of this call: a CFC invocation context as JSON; - reads it from
     /// standard input
     #[arg(long, value_name = "FILE|-")]
@@ -60,18 +44,6 @@ pub(super) struct Args {
     /// A confidentiality label of the command; text, or JSON where it starts with {
     #[arg(long, value_name = "CONF")]
     cfc_label: Vec<String>,
-    /// The sandbox's network: none is loopback alone
-    #[arg(long, value_name = "none|sandbox|host", value_parser = network)]
-    network: Option<NetworkMode>,
-    /// The directory that the command works in, at /workspace in the sandbox; writable
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    workspace: PathBuf,
-    /// Show a file or directory of the host in the sandbox, read-only
-    #[arg(long, value_names = ["SRC", "DST"], num_args = 2, action = clap::ArgAction::Append)]
-    ro_bind: Vec<PathBuf>,
-    /// Show a file or directory of the host in the sandbox, writable
-    #[arg(long, value_names = ["SRC", "DST"], num_args = 2, action = clap::ArgAction::Append)]
-    bind: Vec<PathBuf>,
     /// Set a variable for the command
     #[arg(long, value_name = "NAME=VALUE")]
     env: Vec<OsString>,
@@ -86,9 +58,6 @@ pub(super) struct Args {
     /// [default: 16MiB]
     #[arg(long, value_name = "SIZE")]
     output_limit: Option<ByteSize>,
-    /// The user in the sandbox, as numbers; as root only
-    #[arg(long, value_name = "UID[:GID]")]
-    user: Option<String>,
     /// What the command reads: our standard input, or nothing
     #[arg(long, value_name = "inherit|null", default_value = "inherit")]
     stdin: StdinFrom,
@@ -103,27 +72,10 @@ pub(super) struct Args {
     argv: Vec<OsString>,
 }
 
-impl Args {
-    fn mode(&self) -> EnforcementMode {
-        if self.no_cfc {
-            EnforcementMode::Disabled
-        } else {
-            self.cfc_enforcement_mode
-        }
-    }
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum StdinFrom {
     Inherit,
     Null,
-}
-
-fn network(word: &str) -> Result<NetworkMode, String> {
-    [NetworkMode::None, NetworkMode::Sandbox, NetworkMode::Host]
-        .into_iter()
-        .find(|mode| mode.as_str() == word)
-        .ok_or_else(|| "it is none, sandbox or host".to_owned())
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -137,9 +89,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
-    Refused(#[from] Refusal),
-    #[error(transparent)]
-    Config(#[from] ConfigError),
+    Setup(#[from] SetupError),
     #[error(transparent)]
     Driver(#[from] Error),
     #[error(transparent)]
@@ -148,15 +98,8 @@ enum Failure {
     Context { path: PathBuf, source: ContextError },
     #[error("--cfc-context {path:?} cannot be read ({source})")]
     ContextFile { path: PathBuf, source: io::Error },
-    #[error("the working directory is gone, so no relative path can be told: change to another")]
-    NoCwd,
     #[error("--env {0:?} names no value: write NAME=VALUE")]
     BadEnv(OsString),
-    #[error(
-        "the network `sandbox` of the default runtime is not built yet: name --network none or \
-         --network host"
-    )]
-    NoPasta,
     #[error("could not start ({0})")]
     Runtime(io::Error),
 }
@@ -164,15 +107,12 @@ enum Failure {
 impl Failure {
     fn code(&self) -> &'static str {
         match self {
-            Self::Refused(err) => err.code(),
-            Self::Config(err) => err.code(),
+            Self::Setup(err) => err.code(),
             Self::Driver(err) => err.code(),
             Self::Label(err) => err.code(),
             Self::Context { source, .. } => source.code(),
             Self::ContextFile { .. } => "context-unreadable",
-            Self::NoCwd => "no-working-directory",
             Self::BadEnv(_) => "bad-variable-name",
-            Self::NoPasta => "network-unavailable",
             Self::Runtime(_) => "no-runtime",
         }
     }
@@ -195,7 +135,7 @@ pub(super) fn main(args: Args) -> ExitCode {
 
 fn run(args: Args) -> Result<ExitCode, Failure> {
     let host = Host::read();
-    let (selection, config) = configure(&args, &host)?;
+    let (selection, config) = args.sandbox.configure(&host)?;
     tracing::info!(runtime = %selection.describe(), "selected");
     let driver = DirectDriver::new(config, host);
     let call = call(&args)?;
@@ -252,58 +192,6 @@ async fn drive(
     }
 }
 
-fn configure(args: &Args, host: &Host) -> Result<(Selection, SandboxConfig), Failure> {
-    let cwd = host.cwd.as_deref().ok_or(Failure::NoCwd)?;
-    let flags = Flags {
-        sandbox_runtime: args.sandbox_runtime.clone(),
-        sandbox_rootfs: args.sandbox_rootfs.clone(),
-        sandbox_cfc_policy: match args.no_cfc {
-            true => Some(OsString::new()),
-            false => args.sandbox_cfc_policy.clone(),
-        },
-        network: args.network,
-    };
-    let mut settings = Settings::new(&flags, host);
-    // Until the driver brings pasta up itself, what is not asked for is not there.
-    settings
-        .network
-        .get_or_insert(NamedNetwork::Flag(NetworkMode::None));
-    let selection = selection::select(&settings, host, &Entrypoint::BATCH)?;
-    if selection.helper.is_some() {
-        return Err(Failure::NoPasta);
-    }
-    let mode = args.mode();
-    selection::enforcement_floor(
-        mode.enforces(),
-        selection.policy.as_deref(),
-        &Entrypoint::BATCH,
-    )?;
-    let mut options = selection.options(&cwd.join(&args.workspace));
-    options.mode = mode;
-    options.user.clone_from(&args.user);
-    for (pairs, read_only) in [(&args.ro_bind, true), (&args.bind, false)] {
-        options.mounts.extend(
-            pairs
-                .chunks_exact(2)
-                .map(|pair| mount(cwd, pair, read_only)),
-        );
-    }
-    let config = SandboxConfig::resolve(options, host)?;
-    Ok((selection, config))
-}
-
-fn mount(cwd: &Path, pair: &[PathBuf], read_only: bool) -> MountRequest {
-    let (source, destination) = (&pair[0], &pair[1]);
-    MountRequest {
-        kind: MountKind::HostBind {
-            name: destination.to_string_lossy().into_owned(),
-        },
-        host_path: cwd.join(source),
-        sandbox_path: Some(destination.clone()),
-        read_only: Some(read_only),
-    }
-}
-
 fn call(args: &Args) -> Result<Call, Failure> {
     let mut call = Call::new(args.argv.iter().cloned());
     call.cwd.clone_from(&args.cwd);
@@ -337,7 +225,7 @@ fn call(args: &Args) -> Result<Call, Failure> {
 
 /// Whether labels are enforced: the stricter one of the flag and the context holds.
 fn enforces(args: &Args, context: Option<&InvocationContext>) -> bool {
-    args.mode().enforces() || context.is_some_and(|context| context.mode().enforces())
+    args.sandbox.mode().enforces() || context.is_some_and(|context| context.mode().enforces())
 }
 
 /// Reads a context, no further than a context may be long.

@@ -1,0 +1,143 @@
+//! The flags that say what a sandbox is, as every verb that starts one takes them.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::cfc::mode::EnforcementMode;
+use crate::config::{ConfigError, MountKind, MountRequest, NetworkMode, SandboxConfig};
+use crate::host::Host;
+use crate::selection::{self, Refusal, Selection};
+use crate::settings::{Entrypoint, Flags, NamedNetwork, Settings};
+
+// A doc comment here would become the help of the verbs.
+#[derive(Debug, clap::Args)]
+pub(super) struct SandboxArgs {
+    /// The runtime; leave it unnamed for this platform's default
+    #[arg(long, value_name = "RUNTIME")]
+    sandbox_runtime: Option<OsString>,
+    /// The unpacked image that the sandbox starts from
+    #[arg(long, value_name = "DIR")]
+    sandbox_rootfs: Option<OsString>,
+    /// The CFC policy that labels are tracked by; an empty one is none
+    #[arg(long, value_name = "FILE")]
+    sandbox_cfc_policy: Option<OsString>,
+    /// How strictly to hold to labels: disabled, observe, enforce-explicit or enforce-strict
+    #[arg(long, value_name = "MODE", default_value_t)]
+    cfc_enforcement_mode: EnforcementMode,
+    /// No labels: the same as an empty policy and the mode disabled
+    #[arg(long, conflicts_with_all = ["sandbox_cfc_policy", "cfc_enforcement_mode"])]
+    no_cfc: bool,
+    /// The sandbox's network: none is loopback alone
+    #[arg(long, value_name = "none|sandbox|host", value_parser = network)]
+    network: Option<NetworkMode>,
+    /// The directory that the command works in, at /workspace in the sandbox; writable
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    workspace: PathBuf,
+    /// Show a file or directory of the host in the sandbox, read-only
+    #[arg(long, value_names = ["SRC", "DST"], num_args = 2, action = clap::ArgAction::Append)]
+    ro_bind: Vec<PathBuf>,
+    /// Show a file or directory of the host in the sandbox, writable
+    #[arg(long, value_names = ["SRC", "DST"], num_args = 2, action = clap::ArgAction::Append)]
+    bind: Vec<PathBuf>,
+    /// The user in the sandbox, as numbers; as root only
+    #[arg(long, value_name = "UID[:GID]")]
+    user: Option<String>,
+}
+
+/// Why there is no sandbox of these flags.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SetupError {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("the working directory is gone, so no relative path can be told: change to another")]
+    NoCwd,
+    #[error(
+        "the network `sandbox` of the default runtime is not built yet: name --network none or \
+         --network host"
+    )]
+    NoPasta,
+}
+
+impl SetupError {
+    pub(super) fn code(&self) -> &'static str {
+        match self {
+            Self::Refused(err) => err.code(),
+            Self::Config(err) => err.code(),
+            Self::NoCwd => "no-working-directory",
+            Self::NoPasta => "network-unavailable",
+        }
+    }
+}
+
+impl SandboxArgs {
+    /// How strictly labels are held to.
+    pub(super) fn mode(&self) -> EnforcementMode {
+        if self.no_cfc {
+            EnforcementMode::Disabled
+        } else {
+            self.cfc_enforcement_mode
+        }
+    }
+
+    /// Selects the runtime and checks the configuration.
+    pub(super) fn configure(&self, host: &Host) -> Result<(Selection, SandboxConfig), SetupError> {
+        let cwd = host.cwd.as_deref().ok_or(SetupError::NoCwd)?;
+        let flags = Flags {
+            sandbox_runtime: self.sandbox_runtime.clone(),
+            sandbox_rootfs: self.sandbox_rootfs.clone(),
+            sandbox_cfc_policy: match self.no_cfc {
+                true => Some(OsString::new()),
+                false => self.sandbox_cfc_policy.clone(),
+            },
+            network: self.network,
+        };
+        let mut settings = Settings::new(&flags, host);
+        // Until the driver brings pasta up itself, what is not asked for is not there.
+        settings
+            .network
+            .get_or_insert(NamedNetwork::Flag(NetworkMode::None));
+        let selection = selection::select(&settings, host, &Entrypoint::BATCH)?;
+        if selection.helper.is_some() {
+            return Err(SetupError::NoPasta);
+        }
+        let mode = self.mode();
+        selection::enforcement_floor(
+            mode.enforces(),
+            selection.policy.as_deref(),
+            &Entrypoint::BATCH,
+        )?;
+        let mut options = selection.options(&cwd.join(&self.workspace));
+        options.mode = mode;
+        options.user.clone_from(&self.user);
+        for (pairs, read_only) in [(&self.ro_bind, true), (&self.bind, false)] {
+            options.mounts.extend(
+                pairs
+                    .chunks_exact(2)
+                    .map(|pair| mount(cwd, pair, read_only)),
+            );
+        }
+        let config = SandboxConfig::resolve(options, host)?;
+        Ok((selection, config))
+    }
+}
+
+fn network(word: &str) -> Result<NetworkMode, String> {
+    [NetworkMode::None, NetworkMode::Sandbox, NetworkMode::Host]
+        .into_iter()
+        .find(|mode| mode.as_str() == word)
+        .ok_or_else(|| "it is none, sandbox or host".to_owned())
+}
+
+fn mount(cwd: &Path, pair: &[PathBuf], read_only: bool) -> MountRequest {
+    let (source, destination) = (&pair[0], &pair[1]);
+    MountRequest {
+        kind: MountKind::HostBind {
+            name: destination.to_string_lossy().into_owned(),
+        },
+        host_path: cwd.join(source),
+        sandbox_path: Some(destination.clone()),
+        read_only: Some(read_only),
+    }
+}
