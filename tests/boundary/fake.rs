@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use runsc_driver::direct::DirectDriver;
 use runsc_driver::driver::{BoxFuture, Cause, Exit};
 use runsc_driver::{Call, Driver, Error, NetworkMode, Outcome, SandboxConfig, SandboxOptions};
 
-use crate::common::{NOT_HUNG, Place, pidfd, wait_for, wait_readable};
+use crate::common::{NOT_HUNG, Place, install, pidfd, wait_for, wait_readable};
 
 pub const ZERO: Option<Exit> = Some(Exit {
     code: 0,
@@ -96,19 +95,9 @@ impl Fake {
         self.dir.join("runsc")
     }
 
-    /// Makes this the runsc. Another process writes it: a child that is forked meanwhile would
-    /// hold the file open for writing, and it could not be executed.
+    /// Makes this the runsc.
     pub fn executable(&self, text: &str) {
-        let mut install = Command::new("install")
-            .args(["-m", "755", "/dev/stdin"])
-            .arg(self.runsc())
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut stdin = install.stdin.take().unwrap();
-        stdin.write_all(text.as_bytes()).unwrap();
-        drop(stdin);
-        assert!(install.wait().unwrap().success());
+        install(&self.runsc(), text);
     }
 
     pub fn options(&self) -> SandboxOptions {
@@ -155,7 +144,8 @@ impl Fake {
     /// The words of every start so far that follow the flags: the verb and what it is given.
     pub fn verbs(&self) -> Vec<Vec<String>> {
         let verb = |seen: Seen| {
-            let is_verb = |arg: &String| ["run", "kill", "delete", "state"].contains(&arg.as_str());
+            let is_verb =
+                |arg: &String| ["run", "exec", "kill", "delete", "state"].contains(&arg.as_str());
             let at = seen.argv.iter().position(is_verb).unwrap_or(0);
             seen.argv[at..].to_vec()
         };

@@ -18,6 +18,7 @@ mod command;
 mod ends;
 mod gc;
 mod scratch;
+mod sessions;
 mod start;
 mod streams;
 mod teardown;

@@ -145,6 +145,22 @@ impl Place {
     }
 }
 
+/// Makes an executable. Another process writes it: a child that is forked meanwhile would hold the
+/// file open for writing, and it could not be executed.
+pub fn install(path: &Path, text: &str) {
+    use std::io::Write;
+    let mut install = Command::new("install")
+        .args(["-m", "755", "/dev/stdin"])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = install.stdin.take().unwrap();
+    stdin.write_all(text.as_bytes()).unwrap();
+    drop(stdin);
+    assert!(install.wait().unwrap().success());
+}
+
 /// Every path below a directory, sorted.
 pub fn walk(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();

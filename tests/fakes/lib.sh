@@ -18,21 +18,51 @@ record() {
     (ls -l "/proc/$$/fd" >"$seen/fds")
 }
 
-# Takes a command line apart into $verb, $root, $log, $bundle and $id.
+# Takes a command line apart into $verb, $root, $log, $bundle, $pid_file, $id, and the number of
+# $words before the command of an exec.
 parse() {
-    verb= root= log= bundle= id=
+    verb= root= log= bundle= pid_file= id= words=0
     while [ $# -gt 0 ]; do
         case $1 in
         --version) verb=version ;;
-        --root) root=$2 && shift ;;
-        --bundle) bundle=$2 && shift ;;
+        --root) root=$2 && skip=2 ;;
+        --bundle) bundle=$2 && skip=2 ;;
+        --internal-pid-file) pid_file=$2 && skip=2 ;;
         --log=*) log=${1#--log=} ;;
-        run | kill | delete | state) verb=$1 ;;
+        --cfc-policy | --cfc-*-fd | --cwd | --env | --user | --process | --pid) skip=2 ;;
+        run | exec | kill | delete | state | ps) verb=$1 ;;
         -* | KILL) ;;
         *) id=$1 ;;
         esac
-        shift
+        shift "${skip:-1}"
+        words=$((words + ${skip:-1}))
+        skip=
+        # What follows is the command's.
+        if [ "$verb" = exec ] && [ -n "$id" ]; then
+            break
+        fi
     done
+}
+
+# Is a session: says that it runs, and does for as long as its standard input is held.
+session() {
+    printf '{"id":"%s","goferPid":0,"sandbox":{"pid":%s},"status":"running"}' "$id" "$$" \
+        >"$root/${id}_sandbox:$id.state"
+    read -r _
+    rm "$root/${id}_sandbox:$id.state"
+    exit 0
+}
+
+# Ends the session that this is a call in, as a container does whose first process is killed.
+end_session() {
+    pid=$(sed 's/.*"pid":\([0-9]*\).*/\1/' "$root/${id}_sandbox:$id.state")
+    kill -KILL "$pid"
+    until ! [ -e "/proc/$pid/stat" ] || grep -q ') Z' "/proc/$pid/stat"; do :; done
+}
+
+# Says the pid that a command has in its container.
+started() {
+    printf '%s' "$1" >"$pid_file"
 }
 
 # Tells the test that it may go on.
