@@ -1,5 +1,6 @@
 //! The suite of sessions, by a `runsc exec` for each call.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use runsc_driver::direct::DirectDriver;
@@ -16,4 +17,10 @@ const VIA: ExecVia = ExecVia::CommandLine;
 
 fn driver(place: &Place) -> Arc<DirectDriver> {
     Arc::new(crate::library::made(place).exec_via(VIA))
+}
+
+/// The same with another runsc.
+fn over(place: &Place, runsc: &Path) -> Arc<DirectDriver> {
+    let made = crate::library::made_with(place, |options| options.runsc = runsc.into());
+    Arc::new(made.exec_via(VIA))
 }

@@ -1,5 +1,6 @@
 //! The suite of sessions, by the sandbox's control socket.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,4 +44,10 @@ async fn a_sandbox_ends_at_once_right_after_calls() {
 
 fn driver(place: &Place) -> Arc<DirectDriver> {
     Arc::new(crate::library::made(place).exec_via(VIA))
+}
+
+/// The same with another runsc.
+fn over(place: &Place, runsc: &Path) -> Arc<DirectDriver> {
+    let made = crate::library::made_with(place, |options| options.runsc = runsc.into());
+    Arc::new(made.exec_via(VIA))
 }

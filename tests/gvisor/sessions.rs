@@ -1,12 +1,14 @@
 //! Sessions on real gVisor: state between calls, ends of every kind, and what is left.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use runsc_driver::cfc::mode::EnforcementMode;
 use runsc_driver::direct::DirectDriver;
 use runsc_driver::driver::{
-    End, LostReason, OnOverrun, SessionInfo, SessionRefusal, SessionState, StartFailure, Stdin,
+    End, ExecVia, LostReason, OnOverrun, SessionInfo, SessionRefusal, SessionState, StartFailure,
+    Stdin,
 };
 use runsc_driver::{Call, Driver, Error, Outcome};
 
@@ -80,6 +82,79 @@ async fn a_server_in_the_background_serves_later_calls_and_delays_none() {
     }
     driver.close().await;
     place.assert_gone();
+}
+
+#[tokio::test]
+async fn a_package_that_a_call_installed_is_there_for_later_ones() {
+    let place = Place::new();
+    let driver = driver(&place);
+    text(&driver, "s", WHEEL).await;
+    text(
+        &driver,
+        "s",
+        "pip install --quiet --no-index --break-system-packages ./greeting-1.0-py3-none-any.whl",
+    )
+    .await;
+    let greet = "python3 -c 'import greeting; print(greeting.WORD)'";
+    assert_eq!(text(&driver, "s", greet).await, "hello\n");
+    // It is the session's, and the image is as it was.
+    assert_eq!(code(&run(&driver, "other", greet).await.unwrap()), 1);
+    assert_eq!(code(&driver.run(sh(greet)).await.unwrap()), 1);
+    driver.close().await;
+    place.assert_gone();
+}
+
+/// Makes the smallest wheel in the workspace.
+const WHEEL: &str = r#"python3 - <<'END'
+import zipfile
+info = "greeting-1.0.dist-info/"
+with zipfile.ZipFile("greeting-1.0-py3-none-any.whl", "w") as wheel:
+    wheel.writestr("greeting.py", "WORD = 'hello'\n")
+    wheel.writestr(info + "METADATA", "Metadata-Version: 2.1\nName: greeting\nVersion: 1.0\n")
+    wheel.writestr(info + "WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+    wheel.writestr(info + "RECORD", "".join(name + ",,\n" for name in wheel.namelist()) + info + "RECORD,,\n")
+END"#;
+
+fn code(outcome: &Outcome) -> u8 {
+    outcome.exit().unwrap().code
+}
+
+#[tokio::test]
+async fn a_call_starts_no_more_than_its_runsc_exec() {
+    let place = Place::new();
+    let (wrapper, starts) = recording(&place);
+    let driver = super::over(&place, &wrapper);
+    for number in 0..5 {
+        let script = format!("echo {number}");
+        assert_eq!(text(&driver, "s", &script).await, format!("{number}\n"));
+    }
+    driver.close().await;
+    let mut expected = vec!["version", "run"];
+    if VIA == ExecVia::CommandLine {
+        expected.extend(["exec"; 5]);
+    }
+    assert_eq!(starts(), expected);
+    place.assert_gone();
+}
+
+/// A program that notes each start and becomes the store's runsc; and the verbs so far. What runsc
+/// itself starts again is not it.
+fn recording(place: &Place) -> (PathBuf, impl Fn() -> Vec<String>) {
+    let log = place.dir.path().join("starts");
+    let script = format!(
+        "#!/bin/sh\nfor word; do case $word in --version) echo version;; \
+         run|exec|kill|delete|state|ps) echo \"$word\"; break;; esac; done >>{log}\n\
+         exec {runsc} \"$@\"\n",
+        log = log.display(),
+        runsc = crate::common::store().join("bin/runsc").display()
+    );
+    let wrapper = place.dir.path().join("runsc");
+    crate::common::install(&wrapper, &script);
+    let verbs = move || {
+        let text = std::fs::read_to_string(&log).unwrap();
+        text.lines().map(str::to_owned).collect()
+    };
+    (wrapper, verbs)
 }
 
 #[tokio::test]
