@@ -23,7 +23,10 @@ pub use error::Error;
 pub use outcome::{
     Captured, Cause, End, Evidence, Exit, Observation, Outcome, Raw, Released, StartFailure,
 };
-pub use session::{ExecVia, LostReason, OnOverrun, SessionInfo, SessionRefusal, SessionState};
+pub use session::{
+    ExecVia, LostReason, OnOverrun, SESSION_NAME_PATTERN, SessionInfo, SessionRefusal,
+    SessionState, is_session_name,
+};
 
 /// A boxed future, as the trait's methods return it: one box a call is nothing beside a sandbox's
 /// boot, and it keeps [`Driver`] dyn-compatible.

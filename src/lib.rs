@@ -32,6 +32,7 @@ pub mod leftovers;
 pub mod plan;
 pub mod selection;
 pub mod settings;
+pub mod tools;
 pub mod trust;
 
 pub use config::{NetworkMode, Pool, SandboxConfig, SandboxOptions};

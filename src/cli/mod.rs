@@ -10,6 +10,7 @@ mod plan_json;
 mod report;
 mod run;
 mod sandbox_args;
+mod shell;
 mod signals;
 
 use std::ffi::OsString;
@@ -44,6 +45,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Run(Box<run::Args>),
+    Shell(Box<shell::Args>),
     Doctor(doctor::Args),
     Gc(gc::Args),
 }
@@ -58,6 +60,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     show_tracing(cli.verbose);
     match (cli.verb, cli.describe_capabilities) {
         (Some(Verb::Run(args)), false) => run::main(*args),
+        (Some(Verb::Shell(args)), false) => shell::main(&args),
         (Some(Verb::Doctor(args)), false) => doctor::main(&args),
         (Some(Verb::Gc(args)), false) => gc::main(&args),
         (None, true) => {

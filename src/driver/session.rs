@@ -7,6 +7,22 @@ use serde::Serialize;
 
 use crate::cfc::mode::EnforcementMode;
 
+/// The names of sessions, as a regular expression of JSON Schema.
+pub const SESSION_NAME_PATTERN: &str = "^[A-Za-z0-9][A-Za-z0-9_.-]{0,31}$";
+
+/// Whether this is a session's name: what [`SESSION_NAME_PATTERN`] says.
+#[must_use]
+pub fn is_session_name(name: &str) -> bool {
+    let first = name
+        .bytes()
+        .next()
+        .is_some_and(|byte| byte.is_ascii_alphanumeric());
+    let rest = name
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
+    first && rest && name.len() <= 32
+}
+
 /// What becomes of a session whose command overruns its deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnOverrun {

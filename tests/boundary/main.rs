@@ -13,6 +13,7 @@
 mod common;
 mod fake;
 
+mod bash;
 mod cfc;
 mod command;
 mod ends;

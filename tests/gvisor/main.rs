@@ -11,6 +11,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod bash;
 mod by_command_line;
 mod by_control_socket;
 mod doctor;
@@ -20,4 +21,5 @@ mod killed_harness;
 mod library;
 mod mounts;
 mod pool;
+mod shell;
 mod streams;

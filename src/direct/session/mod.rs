@@ -20,7 +20,9 @@ use super::Shared;
 use super::calls::lock;
 use super::held::Container;
 use super::proof;
-use crate::driver::{Error, ExecVia, LostReason, SessionInfo, SessionRefusal, SessionState};
+use crate::driver::{
+    Error, ExecVia, LostReason, SessionInfo, SessionRefusal, SessionState, is_session_name,
+};
 use crate::plan::id::ContainerId;
 
 pub(super) use exec::run;
@@ -34,14 +36,7 @@ pub(super) struct SessionName(String);
 
 impl SessionName {
     fn check(name: &str) -> Result<Self, SessionRefusal> {
-        let first = name
-            .bytes()
-            .next()
-            .is_some_and(|byte| byte.is_ascii_alphanumeric());
-        let rest = name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
-        if first && rest && name.len() <= 32 {
+        if is_session_name(name) {
             return Ok(Self(name.to_owned()));
         }
         Err(SessionRefusal::InvalidName {
