@@ -348,9 +348,10 @@ async fn an_overrun_is_124_and_its_session_is_lost_once() {
     fs::create_dir(fake.place.workspace.join("sub")).unwrap();
     let driver = fake.driver();
     let bash = plain(&driver);
-    let call = json!({"command": "x", "cwd": "sub", "timeoutMs": 200.5, "session": "s"});
+    // Long enough for a loaded machine to have started the session by then.
+    let call = json!({"command": "x", "cwd": "sub", "timeoutMs": 3000.5, "session": "s"});
     let output = run(&bash, call).await;
-    assert_eq!(parts(&output), (124, "", "timed out after 200.5 ms"));
+    assert_eq!(parts(&output), (124, "", "timed out after 3000.5 ms"));
     assert_eq!(output.cwd.to_str(), Some("/workspace/sub"));
     fake.does("exec", "");
     let next = json!({"command": "x", "session": "s"});

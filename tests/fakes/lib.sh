@@ -79,6 +79,8 @@ hold() {
 survivor() {
     setsid "$here/idle" 1000 </dev/null >/dev/null 2>&1 &
     echo $! >"$here/survivor"
+    # A kill of the group reaches it until then.
+    until [ "$(cut -d ' ' -f 6 "/proc/$!/stat")" = $! ]; do :; done
 }
 
 end_survivor() {
