@@ -18,8 +18,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use runsc_driver::cfc::mode::EnforcementMode;
+use runsc_driver::config::NetworkHelper;
 use runsc_driver::direct::DirectDriver;
 use runsc_driver::driver::End;
+use runsc_driver::selection::find_program;
 use runsc_driver::{Call, Driver, Host, NetworkMode, SandboxConfig, SandboxOptions};
 use serde_json::json;
 
@@ -30,6 +32,9 @@ fn main() {
         .map_or(200, |pairs| pairs.parse().expect("--pairs takes a number"));
     let bench = Bench::new();
     let cold = bench.cold(pairs);
+    let network = bench.network(pairs);
+    let session_start = bench.session_start(pairs);
+    let session_call = bench.session_call(pairs);
     println!(
         "{:#}",
         json!({
@@ -38,6 +43,12 @@ fn main() {
             "cold_over_runsc": cold.ratio(),
             "cold_ms": cold.first_ms(),
             "runsc_ms": cold.second_ms(),
+            "network_over_none": network.ratio(),
+            "network_ms": network.first_ms(),
+            "session_start_network_over_none": session_start.ratio(),
+            "session_start_network_ms": session_start.first_ms(),
+            "session_call_network_over_none": session_call.ratio(),
+            "session_call_network_ms": session_call.first_ms(),
         })
     );
 }
@@ -47,6 +58,8 @@ struct Bench {
     runsc: PathBuf,
     root: bool,
     driver: DirectDriver,
+    /// The same on the default network, its sessions too.
+    networked: DirectDriver,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -65,8 +78,20 @@ impl Bench {
         options.network = NetworkMode::None;
         options.mode = EnforcementMode::Disabled;
         options.rootless = !root;
-        let config = SandboxConfig::resolve(options, &host).unwrap();
-        let driver = DirectDriver::new(config, host);
+        let driver_of = |options| {
+            let config = SandboxConfig::resolve(options, &host).unwrap();
+            DirectDriver::new(config, host.clone())
+        };
+        let mut networked = options.clone();
+        networked.network = NetworkMode::Sandbox;
+        networked.session_egress = true;
+        let find = |name: &str| find_program(name, &host).expect(name);
+        networked.network_helper = Some(NetworkHelper {
+            pasta: find("pasta"),
+            setpriv: find("setpriv"),
+            unshare: Some(find("unshare")),
+        });
+        let (driver, networked) = (driver_of(options), driver_of(networked));
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -76,6 +101,7 @@ impl Bench {
             runsc,
             root,
             driver,
+            networked,
             runtime,
         }
     }
@@ -95,6 +121,37 @@ impl Bench {
             assert_eq!(outcome.end, End::Exited, "{outcome:?}");
         };
         Pairs::measure(pairs, ours, || self.bare(&bundle))
+    }
+
+    fn run(&self, driver: &DirectDriver, session: Option<String>) {
+        let mut call = self.call();
+        call.session = session;
+        let outcome = self.runtime.block_on(driver.run(call)).unwrap();
+        assert_eq!(outcome.end, End::Exited, "{outcome:?}");
+    }
+
+    /// One call on the default network beside one without any.
+    fn network(&self, pairs: usize) -> Pairs {
+        let call = |driver| move || self.run(driver, None);
+        Pairs::measure(pairs, call(&self.networked), call(&self.driver))
+    }
+
+    /// A session's start with its first call, each in a driver of its own, which is closed.
+    fn session_start(&self, pairs: usize) -> Pairs {
+        let start = |of: &'_ DirectDriver| {
+            let driver = of.child("bench").unwrap();
+            let mut call = self.call();
+            call.session = Some("s".to_owned());
+            let outcome = self.runtime.block_on(driver.run(call)).unwrap();
+            assert_eq!(outcome.end, End::Exited, "{outcome:?}");
+            self.runtime.block_on(driver.close());
+        };
+        Pairs::measure(pairs, || start(&self.networked), || start(&self.driver))
+    }
+
+    fn session_call(&self, pairs: usize) -> Pairs {
+        let call = |driver| move || self.run(driver, Some("s".to_owned()));
+        Pairs::measure(pairs, call(&self.networked), call(&self.driver))
     }
 
     fn bare(&self, bundle: &Path) {

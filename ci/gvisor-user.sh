@@ -49,7 +49,7 @@ run_as_user() {
     hand_over_file "$archive" "$dir/tests.tar.zst"
     hand_over_nextest
     as_user mkdir "$dir/extracted"
-    as_user "$nextest" nextest run --archive-file "$dir/tests.tar.zst" \
+    with_tunnel_device as_user "$nextest" nextest run --archive-file "$dir/tests.tar.zst" \
         --extract-to "$dir/extracted" --workspace-remap "$dir/workspace" "$@"
 }
 
@@ -69,6 +69,19 @@ as_user() {
             --inh-caps=-all --reset-env \
             env "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin" "${kept[@]}" "$@"
     )
+}
+
+# The machine's device may be root's alone: a node that is everybody's, in a mount namespace
+# of its own.
+with_tunnel_device() {
+    export -f as_user
+    export USER_NAME
+    # shellcheck disable=SC2016 # for the inner shell
+    unshare --mount --propagation private -- bash -euc '
+        mount -t tmpfs -o mode=0755 tunnel /dev/net
+        mknod -m 0666 /dev/net/tun c 10 200
+        "$@"
+    ' bash "$@"
 }
 
 # What nextest and the tests read of the checkout.

@@ -11,6 +11,8 @@ main() {
         exit
     fi
     need_rust
+    # As an ordinary user, what the network needs is told and not insisted on.
+    if is_root; then need_packages passt nftables; fi
 
     say "1. The store: runsc and an image"
     scripts/install-store.sh
@@ -23,14 +25,27 @@ main() {
     say "3. A command in gVisor"
     # The home directory holds the store, so it cannot be the workspace.
     mkdir -p "$target/quickstart"
-    "$target/release/runsc-driver" run --no-cfc --network none \
+    local network=()
+    if ! network_can_be_had; then
+        network=(--network none)
+        say "The default network needs passt, nftables and a /dev/net/tun that you may open.
+As root: apt-get install --no-install-recommends passt nftables
+         modprobe tun; chmod 0666 /dev/net/tun
+Until then, runs are to name another: --network none"
+    fi
+    "$target/release/runsc-driver" run --no-cfc "${network[@]}" \
         --workspace "$target/quickstart" -- \
         sh -c 'uname -a; id; echo hello from gVisor' </dev/null
 
     say "
 It works. To go on, from a directory of yours (it appears as /workspace):
-  $target/release/runsc-driver run --no-cfc --network none -- python3 -c 'print(6 * 7)'
+  $target/release/runsc-driver run --no-cfc ${network[*]} -- python3 -c 'print(6 * 7)'
   $target/release/runsc-driver run --help"
+}
+
+network_can_be_had() {
+    have pasta && { have nft || [ -x /usr/sbin/nft ]; } &&
+        [ -r /dev/net/tun ] && [ -w /dev/net/tun ]
 }
 
 usage() {

@@ -9,10 +9,13 @@ use crate::cfc::mode::EnforcementMode;
 use crate::trust::{TrustedPath, scratch};
 
 mod error;
+pub mod network;
 mod resolve;
 mod writable;
 
 pub use error::{ConfigError, Found};
+pub use network::{BadEgress, Egress, NetworkHelper};
+pub(crate) use resolve::nft;
 pub use writable::{NotWritable, Ownership, Remedy};
 
 /// Where the workspace is inside the sandbox, unless another place is named.
@@ -101,6 +104,13 @@ pub struct SandboxOptions {
     pub mode: EnforcementMode,
     /// The network of each container.
     pub network: NetworkMode,
+    /// What gives a container the network `sandbox`; none where runsc itself does. The default
+    /// selection sets it on Linux.
+    pub network_helper: Option<NetworkHelper>,
+    /// Where a container may connect to, on the network that the helper gives.
+    pub egress: Egress,
+    /// Whether sessions may have that network too.
+    pub session_egress: bool,
     /// Whether runsc runs in a user namespace of its own. The default selection sets it.
     pub rootless: bool,
     /// The directory that the commands work in, absolute on the host.
@@ -139,6 +149,9 @@ impl SandboxOptions {
             policy: None,
             mode: EnforcementMode::default(),
             network: NetworkMode::default(),
+            network_helper: None,
+            egress: Egress::default(),
+            session_egress: false,
             rootless: false,
             workspace: workspace.into(),
             workspace_mount_path: PathBuf::from(WORKSPACE_MOUNT_PATH),
@@ -225,6 +238,8 @@ pub struct SandboxConfig {
     pub(crate) policy: Option<TrustedPath>,
     pub(crate) mode: EnforcementMode,
     pub(crate) network: NetworkMode,
+    /// What gives the network, where runsc does not.
+    pub(crate) pasta: Option<network::Pasta>,
     pub(crate) rootless: bool,
     /// The workspace first, then the others as asked.
     pub(crate) mounts: Vec<Mount>,
@@ -278,6 +293,27 @@ impl SandboxConfig {
     pub fn network(&self) -> NetworkMode {
         self.network
     }
+    /// What gives the network, where runsc does not.
+    #[must_use]
+    pub fn pasta(&self) -> Option<&network::Pasta> {
+        self.pasta.as_ref()
+    }
+
+    /// The network that runsc is told of: the namespace that pasta gives its network is runsc's
+    /// host.
+    pub(crate) fn network_of_runsc(&self) -> NetworkMode {
+        match self.pasta {
+            Some(_) => NetworkMode::Host,
+            None => self.network,
+        }
+    }
+
+    /// Whether a call can name a session.
+    #[must_use]
+    pub fn has_sessions(&self) -> bool {
+        self.pasta.as_ref().is_none_or(|pasta| pasta.sessions)
+    }
+
     /// Whether runsc runs in a user namespace of its own.
     #[must_use]
     pub fn rootless(&self) -> bool {

@@ -25,6 +25,15 @@ fn value(plan: &Plan) -> Value {
         "args": plan.command.args.iter().map(|arg| bytes(arg)).collect::<Vec<_>>(),
         "env": RUNSC_ENV.map(|(name, value)| format!("{name}={value}")),
         "userNamespace": plan.user_namespace.map(|map| json!({ "uid": map.uid, "gid": map.gid })),
+        "network": plan.network.as_ref().map(|network| json!({
+            "program": bytes(&network.pasta.program),
+            "args": network.pasta.args.iter().map(|arg| bytes(arg)).collect::<Vec<_>>(),
+            "userNamespace": network
+                .user_namespace
+                .map(|map| json!({ "uid": map.uid, "gid": map.gid })),
+            "egress": network.egress.to_string(),
+            "resolvers": network.resolvers.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        })),
         "overlay": plan.overlay.as_ref().map(|overlay| json!({
             "lower": bytes(&overlay.lower),
             "merged": bytes(&overlay.merged),

@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::cfc::mode::EnforcementMode;
-use crate::config::{ConfigError, MountKind, MountRequest, NetworkMode, SandboxConfig};
+use crate::config::{ConfigError, Egress, MountKind, MountRequest, NetworkMode, SandboxConfig};
 use crate::host::Host;
 use crate::selection::{self, Refusal, Selection};
-use crate::settings::{Entrypoint, Flags, NamedNetwork, Settings};
+use crate::settings::{Entrypoint, Flags, Settings};
 
 // A doc comment here would become the help of the verbs.
 #[derive(Debug, clap::Args)]
@@ -27,9 +27,14 @@ pub(super) struct SandboxArgs {
     /// No labels: the same as an empty policy and the mode disabled
     #[arg(long, conflicts_with_all = ["sandbox_cfc_policy", "cfc_enforcement_mode"])]
     no_cfc: bool,
-    /// The sandbox's network: none is loopback alone
+    /// The sandbox's network: none is loopback alone; sandbox, the default, is egress and the
+    /// host's loopback at host.docker.internal; host is the host's own
     #[arg(long, value_name = "none|sandbox|host", value_parser = network)]
     network: Option<NetworkMode>,
+    /// Where the sandbox may connect to: all, none, loopback (the host's), or HOST:PORT with
+    /// commas between; a HOST is an address, a network (192.0.2.0/24) or a name
+    #[arg(long, value_name = "POLICY", default_value_t)]
+    egress: Egress,
     /// The directory that the command works in, at /workspace in the sandbox; writable
     #[arg(long, value_name = "DIR", default_value = ".")]
     workspace: PathBuf,
@@ -53,11 +58,6 @@ pub(super) enum SetupError {
     Config(#[from] ConfigError),
     #[error("the working directory is gone, so no relative path can be told: change to another")]
     NoCwd,
-    #[error(
-        "the network `sandbox` of the default runtime is not built yet: name --network none or \
-         --network host"
-    )]
-    NoPasta,
 }
 
 impl SetupError {
@@ -66,7 +66,6 @@ impl SetupError {
             Self::Refused(err) => err.code(),
             Self::Config(err) => err.code(),
             Self::NoCwd => "no-working-directory",
-            Self::NoPasta => "network-unavailable",
         }
     }
 }
@@ -93,15 +92,8 @@ impl SandboxArgs {
             },
             network: self.network,
         };
-        let mut settings = Settings::new(&flags, host);
-        // Until the driver brings pasta up itself, what is not asked for is not there.
-        settings
-            .network
-            .get_or_insert(NamedNetwork::Flag(NetworkMode::None));
+        let settings = Settings::new(&flags, host);
         let selection = selection::select(&settings, host, &Entrypoint::BATCH)?;
-        if selection.helper.is_some() {
-            return Err(SetupError::NoPasta);
-        }
         let mode = self.mode();
         selection::enforcement_floor(
             mode.enforces(),
@@ -111,6 +103,9 @@ impl SandboxArgs {
         let mut options = selection.options(&cwd.join(&self.workspace));
         options.mode = mode;
         options.user.clone_from(&self.user);
+        options.egress.clone_from(&self.egress);
+        // A person's shell is a session.
+        options.session_egress = true;
         for (pairs, read_only) in [(&self.ro_bind, true), (&self.bind, false)] {
             options.mounts.extend(
                 pairs

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::NetworkMode;
 use super::writable::NotWritable;
 use crate::trust::{MountError, PathError, shown};
 
@@ -228,6 +229,32 @@ pub enum ConfigError {
         .0.user.uid, .0.user.gid, .0.remedy
     )]
     NotWritable(Box<NotWritable>),
+    /// A mount would take the place of a file that the network needs.
+    #[error(
+        "{setting} is at {} in the sandbox, over the {own} that the driver puts there for the \
+         network: mount it elsewhere, or take the network none",
+        shown(path)
+    )]
+    OverNetworkFile {
+        /// Which mount.
+        setting: String,
+        /// Its place.
+        path: PathBuf,
+        /// The file.
+        own: &'static str,
+    },
+    /// A policy of where to connect on a network that the driver does not make.
+    #[error(
+        "the egress policy {egress} cannot be kept on the network {}, which the driver does not \
+         make: leave --egress out, or take the network sandbox of the default runtime",
+        network.as_str()
+    )]
+    EgressElsewhere {
+        /// The policy.
+        egress: String,
+        /// The network.
+        network: NetworkMode,
+    },
     /// The system gives no random bytes, so that there is no name for this run.
     #[error("the system gives no random bytes to name the run with: {0}")]
     NoRandomness(getrandom::Error),
@@ -259,6 +286,8 @@ impl ConfigError {
             Self::MountSource { .. } => "mount-source-unusable",
             Self::NotWritable(mount) if mount.workspace => "workspace-not-writable",
             Self::NotWritable(_) => "mount-not-writable",
+            Self::OverNetworkFile { .. } => "sandbox-path-reserved",
+            Self::EgressElsewhere { .. } => "egress-not-enforceable",
             Self::NoRandomness(_) => "no-randomness",
         }
     }

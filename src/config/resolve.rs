@@ -1,15 +1,17 @@
 //! The one way to a [`SandboxConfig`]: everything that was asked for, checked in a fixed order.
 
+use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::error::{ConfigError, Found};
+use super::network::{Egress, Pasta};
 use super::writable::{NotWritable, Ownership, identity, may_write, remedy};
 use super::{
-    ContainerUser, FABRIC_MOUNT_PATH, Mount, MountKind, MountRequest, Pool, SandboxConfig,
-    SandboxOptions, Scratch,
+    ContainerUser, FABRIC_MOUNT_PATH, Mount, MountKind, MountRequest, NetworkMode, Pool,
+    SandboxConfig, SandboxOptions, Scratch,
 };
 use crate::host::{Host, Platform};
 use crate::trust::mounts::{
@@ -54,6 +56,12 @@ impl SandboxConfig {
         let runsc = runsc(&options, host, &mounts)?;
         let rootfs = rootfs(&options, &mounts)?;
         let policy = policy(&options, &mounts)?;
+        let pasta = pasta(&options, host, &mounts)?;
+        if pasta.is_some() {
+            for wanted in &wanted {
+                wanted.clear_of_network_files()?;
+            }
+        }
         mounts.check_rootfs(&rootfs)?;
         native_store(&options, host, &mounts)?;
         let identity = identity(host, options.rootless, user);
@@ -69,6 +77,7 @@ impl SandboxConfig {
             policy,
             mode: options.mode,
             network: options.network,
+            pasta,
             rootless: options.rootless,
             mounts: wanted
                 .into_iter()
@@ -324,6 +333,47 @@ fn policy(
     })
 }
 
+/// The network that a helper gives. Its programs go by the names that they are called by, so each
+/// stays as `PATH` has it; what it leads to is held apart from writable mounts.
+fn pasta(
+    options: &SandboxOptions,
+    host: &Host,
+    mounts: &Mounts<'_>,
+) -> Result<Option<Pasta>, ConfigError> {
+    let helper = match &options.network_helper {
+        Some(helper) if options.network == NetworkMode::Sandbox => helper,
+        _ if options.egress == Egress::All => return Ok(None),
+        _ => {
+            return Err(ConfigError::EgressElsewhere {
+                egress: options.egress.to_string(),
+                network: options.network,
+            });
+        }
+    };
+    let nft = nft(host);
+    for (setting, path) in [("pasta", Some(&helper.pasta)), ("nft", nft.as_ref())] {
+        if let Some(path) = path {
+            mounts.check_trusted(setting, path, &walk(setting, path)?)?;
+        }
+    }
+    Ok(Some(Pasta {
+        pasta: helper.pasta.clone(),
+        nft,
+        egress: options.egress.clone(),
+        sessions: options.session_egress,
+    }))
+}
+
+/// `nft` is a system administrator's program, and often not on the `PATH` of anybody else.
+pub(crate) fn nft(host: &Host) -> Option<PathBuf> {
+    let elsewhere = ["/usr/sbin/nft", "/sbin/nft"].map(PathBuf::from);
+    let there = |path: &PathBuf| is_executable(path);
+    match find_program("nft", OsStr::new("nft"), host) {
+        Ok(found) => Some(found.as_path().to_owned()),
+        Err(_) => elsewhere.into_iter().find(there),
+    }
+}
+
 fn native_store(
     options: &SandboxOptions,
     host: &Host,
@@ -351,7 +401,23 @@ fn at(path: &Path) -> (Option<Metadata>, Found) {
     }
 }
 
+/// What the driver itself puts into a container on the network that a helper gives.
+const NETWORK_FILES: [&str; 2] = ["/etc/hosts", "/etc/resolv.conf"];
+
 impl Wanted {
+    /// A mount at or over one of the driver's own files would take its place.
+    fn clear_of_network_files(&self) -> Result<(), ConfigError> {
+        let over = |own: &&&str| Path::new(own).starts_with(&self.sandbox_path);
+        match NETWORK_FILES.iter().find(over) {
+            Some(own) => Err(ConfigError::OverNetworkFile {
+                setting: self.name.setting.clone(),
+                path: self.sandbox_path.clone(),
+                own,
+            }),
+            None => Ok(()),
+        }
+    }
+
     fn source(&self) -> Result<Source, ConfigError> {
         Ok(Source {
             readings: Readings::of(&self.name.setting, &self.name.path)?,

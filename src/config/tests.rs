@@ -110,6 +110,7 @@ fn a_configuration_is_resolved_whole() {
         policy: Some(TrustedPath::made_up(tree.at("store/policy.json"))),
         mode: EnforcementMode::EnforceStrict,
         network: NetworkMode::None,
+        pasta: None,
         rootless: false,
         mounts: vec![
             mount(MountKind::Workspace, "ws", "/w/y", false),

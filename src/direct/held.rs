@@ -2,13 +2,12 @@
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use super::Shared;
 use super::calls::{Slot, lock};
 use super::oneshot::raw_exit;
+use super::{Shared, network};
 use crate::classify::log::RunscLog;
 use crate::driver::Error;
 use crate::launch::LaunchError;
@@ -103,9 +102,11 @@ impl Container {
         state_dir: &Path,
         counted: Option<Token>,
     ) -> Result<OwnedFd, LaunchError> {
-        let bundle = BundleDir::create(&plan)?;
+        let bundle = BundleDir::create(&plan, &shared.network_files(&plan))?;
+        let network = network::up(shared, &plan)?;
         let request = SpawnRequest {
             command: plan.command,
+            enter: network::entry(&network)?,
             user_namespace: plan.user_namespace,
             overlay: plan.overlay,
             read_only: plan.read_only,
@@ -114,17 +115,12 @@ impl Container {
             donations: Vec::new(),
         };
         let token = Box::new((counted, Arc::clone(shared)));
-        let (sender, started) = channel();
-        spawn::submit(
-            request,
-            Box::new(move |result| {
-                let _ = sender.send(result);
-            }),
-        );
-        let (child, pipes) = started.recv().map_err(|_| LaunchError::NoLauncher)??;
+        let (child, pipes) = spawn::begin(request)?;
+        let network = network::tied(network, &child)?;
         let end = child.end().map_err(LaunchError::Pipe)?;
         let (id, config) = (self.id.clone(), Arc::clone(&shared.config));
         let remains = Remains::new(child, bundle, id, state_dir.to_owned(), config, token);
+        let remains = remains.on(network);
         let _ = self.end.set(end.try_clone().map_err(LaunchError::Pipe)?);
         self.slot.fill(Held {
             remains,

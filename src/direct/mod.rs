@@ -5,6 +5,7 @@ mod calls;
 mod control;
 mod held;
 mod labels;
+mod network;
 mod oneshot;
 mod pool;
 mod probe;
@@ -45,6 +46,7 @@ struct Shared {
     /// Made and verified before the first write; a failure is kept, and nothing runs after it.
     scratch: OnceLock<Result<ScratchTree, ScratchError>>,
     supported: probe::Supported,
+    network: network::Found,
     sequence: labels::Sequence,
     sessions: session::Sessions,
     pool: pool::Pool,
@@ -63,6 +65,7 @@ impl DirectDriver {
                 calls: Calls::default(),
                 scratch: OnceLock::new(),
                 supported: probe::Supported::default(),
+                network: network::Found::default(),
                 sequence: labels::Sequence::default(),
                 sessions: session::Sessions::default(),
                 pool: pool::Pool::default(),
@@ -166,7 +169,7 @@ impl Shared {
     /// What has to hold before anything is written.
     async fn ready(&self) -> Result<(), Error> {
         self.look_at_scratch()?;
-        self.supported.check(&self.config).await?;
+        tokio::try_join!(self.supported.check(&self.config), self.network_ready())?;
         self.scratch()?;
         Ok(())
     }
@@ -205,10 +208,14 @@ impl Driver for DirectDriver {
     }
 
     fn describe(&self) -> Description {
+        let shared = &self.shared;
+        let sessions = shared.config.has_sessions();
+        let selection = self.selection.clone();
         Description {
-            exec_via: proof::known(&self.shared),
-            ..Description::new(&self.shared.config, true, self.selection.clone())
+            exec_via: proof::known(shared),
+            ..Description::new(&shared.config, sessions, selection)
         }
+        .with_udp(shared.datagrams_leave())
     }
 
     fn sessions(&self) -> Vec<SessionInfo> {

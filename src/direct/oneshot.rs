@@ -12,6 +12,7 @@ use super::Shared;
 use super::attached::{Attached, Ending, Ends, Stop, Stops};
 use super::calls::Slot;
 use super::labels::{self, Seen};
+use super::network;
 use super::pool::{self, Asked};
 use crate::classify::log::RunscLog;
 use crate::classify::{self, Classified, RawExit};
@@ -91,11 +92,13 @@ impl Drop for Entered {
 async fn start(shared: &Arc<Shared>, plan: Plan, call: Call) -> Result<Running, Error> {
     let (slot, counted) = shared.calls.enter(plan.id.as_str()).ok_or(Error::Closed)?;
     let entered = Entered::new(shared, &plan.id);
-    let bundle = BundleDir::create(&plan)?;
+    let bundle = BundleDir::create(&plan, &shared.network_files(&plan))?;
+    let (plan, network) = network::up_on_thread(shared, plan).await?;
     let enforces = labels::mode(&shared.config, &call).enforces();
     let (ends, donations) = Ends::of(call, plan.context.as_deref(), enforces)?;
     let request = SpawnRequest {
         command: plan.command,
+        enter: network::entry(&network)?,
         user_namespace: plan.user_namespace,
         overlay: plan.overlay,
         read_only: plan.read_only,
@@ -112,9 +115,8 @@ async fn start(shared: &Arc<Shared>, plan: Plan, call: Call) -> Result<Running, 
     let reply = move |started: Result<(Child, Pipes), LaunchError>| {
         let started = started.and_then(|(child, pipes)| {
             let end = child.end().map_err(LaunchError::Pipe)?;
-            filled.fill(Remains::new(
-                child, bundle, plan.id, state_dir, config, token,
-            ));
+            let network = network::tied(network, &child)?;
+            filled.fill(Remains::new(child, bundle, plan.id, state_dir, config, token).on(network));
             Ok((pipes, end))
         });
         // Where nobody waits any more, the slot is closed and the container went with it.
@@ -142,13 +144,19 @@ impl Running {
         let came_to = match settled {
             // Somebody else took the container down: the driver, as it closed.
             None => (stop.end(), None, Evidence::default()),
-            Some((_, RunscLog::Refused { rule, message })) if self.attached.tracked() => {
-                return Err(Error::LabelRule { rule, message });
-            }
-            Some((raw, log)) => {
-                let Classified { end, exit } = classify::classify(raw, &log);
-                (end, exit, classify::evidence(raw, &log))
-            }
+            Some(left) => match left.log {
+                RunscLog::Refused { rule, message } if self.attached.tracked() => {
+                    return Err(Error::LabelRule { rule, message });
+                }
+                log => {
+                    let Classified { end, exit } = classify::classify(left.raw, &log);
+                    let mut evidence = classify::evidence(left.raw, &log);
+                    if left.network_ended {
+                        evidence.log.push(NETWORK_ENDED.to_owned());
+                    }
+                    (end, exit, evidence)
+                }
+            },
         };
         let id = self.entered.id.as_str();
         Ok(self
@@ -158,12 +166,18 @@ impl Running {
     }
 }
 
+/// What an operator is told where a container went with its network.
+const NETWORK_ENDED: &str = "pasta ended before its container, which went with it";
+
+/// What a runsc that ended by itself left.
+struct Left {
+    raw: RawExit,
+    log: RunscLog,
+    network_ended: bool,
+}
+
 /// Sees that a container is gone, and tells how runsc ended where it did so by itself.
-async fn settle(
-    slot: &Slot<Remains>,
-    log: &Path,
-    stop: Stop,
-) -> Result<Option<(RawExit, RunscLog)>, Error> {
+async fn settle(slot: &Slot<Remains>, log: &Path, stop: Stop) -> Result<Option<Left>, Error> {
     let Some(mut remains) = slot.take() else {
         return Ok(None);
     };
@@ -171,7 +185,11 @@ async fn settle(
         Stop::Ended => remains.status().ok().flatten(),
         Stop::TimedOut | Stop::Cancelled => None,
     };
-    let came_to = status.map(|status| (raw_exit(status), RunscLog::read(log)));
+    let came_to = status.map(|status| Left {
+        raw: raw_exit(status),
+        log: RunscLog::read(log),
+        network_ended: remains.network_ended(),
+    });
     if came_to.is_some() && remains.ended_cleanly() {
         remains.clear();
     } else {

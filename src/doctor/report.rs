@@ -220,9 +220,6 @@ impl Words {
     }
 }
 
-/// The command line that the real call is the equivalent of.
-const LESSER: &str = "runsc-driver run --no-cfc --network none -- ...";
-
 fn summary(
     ok: bool,
     only: &[Name],
@@ -246,7 +243,8 @@ fn summary(
         }
         (false, Some(run), _) => format!(
             "the default run does not work here ({failed}, see the problems above); what does: \
-             `{LESSER}` ({})",
+             `runsc-driver run --no-cfc --network {} -- ...` ({})",
+            run.network,
             took(run)
         ),
         (false, None, _) => match problems.is_empty() {

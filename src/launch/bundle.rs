@@ -18,14 +18,20 @@ pub(crate) struct BundleDir {
 }
 
 impl BundleDir {
-    /// Writes a plan's bundle.
-    pub(crate) fn create(plan: &Plan) -> Result<Self, LaunchError> {
+    /// Writes a plan's bundle, and files that the container is shown.
+    pub(crate) fn create(plan: &Plan, shown: &[(PathBuf, Vec<u8>)]) -> Result<Self, LaunchError> {
         make_dir(&plan.bundle_dir)?;
         let bundle = Self {
             dir: plan.bundle_dir.clone(),
             overlay_work: plan.overlay.as_ref().map(|overlay| overlay.work.clone()),
         };
         write_new(&plan.bundle_dir.join("config.json"), &plan.config_json)?;
+        for (path, bytes) in shown {
+            write_new(path, bytes)?;
+            // The container's user may be another than ours; the directory around it is private.
+            let mode = PermissionsExt::from_mode(0o644);
+            std::fs::set_permissions(path, mode).map_err(failed(path))?;
+        }
         for link in &plan.links {
             symlink(&link.target, &link.at).map_err(failed(&link.at))?;
         }
@@ -86,7 +92,7 @@ fn make_dir(path: &Path) -> Result<(), LaunchError> {
 }
 
 /// Writes a file that was not there.
-fn write_new(path: &Path, bytes: &[u8]) -> Result<(), LaunchError> {
+pub(super) fn write_new(path: &Path, bytes: &[u8]) -> Result<(), LaunchError> {
     OpenOptions::new()
         .write(true)
         .create_new(true)

@@ -3,6 +3,7 @@
 pub(crate) mod bundle;
 pub(crate) mod deadline;
 pub(crate) mod donation;
+pub(crate) mod network;
 pub(crate) mod output;
 pub(crate) mod spawn;
 pub(crate) mod state;
@@ -10,6 +11,8 @@ pub mod sys;
 pub(crate) mod teardown;
 
 use std::path::PathBuf;
+
+pub use network::NetworkError;
 
 /// Why a process could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -83,6 +86,17 @@ pub enum LaunchError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// The child could not enter the namespaces that were made for it.
+    #[error("{program:?} could not enter the namespaces that were made for it ({source})")]
+    Enter {
+        /// Which program.
+        program: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The container's network could not be made.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
     /// The thread that starts processes is gone.
     #[error(
         "the thread that starts processes could not be started or has ended: this user may have \
@@ -104,6 +118,8 @@ impl LaunchError {
             Self::Overlay { .. } => "overlay-unavailable",
             Self::ReadOnly { .. } => "read-only-unavailable",
             Self::Tie { .. } => "death-signal-failed",
+            Self::Enter { .. } => "namespace-not-entered",
+            Self::Network(err) => err.code(),
             Self::NoLauncher => "no-launcher",
         }
     }

@@ -22,7 +22,11 @@ use nix::unistd::Pid;
 use tokio::sync::oneshot;
 
 use super::LaunchError;
-use super::sys::{self, ChildSetup, OverlayMount, ReadOnlyBind, Step, UserMap};
+#[cfg(target_os = "linux")]
+use super::network::NetworkError;
+#[cfg(target_os = "linux")]
+use super::sys::namespace::{Holder, HolderSetup, HolderStep, hold};
+use super::sys::{self, ChildSetup, Enter, OverlayMount, ReadOnlyBind, Step, UserMap};
 use crate::plan::{CommandLine, IdMap, Overlay, RUNSC_ENV, ReadOnly};
 
 /// A descriptor that a child gets, and the number that it sees.
@@ -38,6 +42,8 @@ pub(crate) struct Donation {
 #[derive(Debug)]
 pub(crate) struct SpawnRequest {
     pub command: CommandLine,
+    /// Namespaces that are there already; a user namespace of its own is made in them.
+    pub enter: Option<Enter>,
     pub user_namespace: Option<IdMap>,
     pub overlay: Option<Overlay>,
     pub read_only: Vec<ReadOnly>,
@@ -53,6 +59,7 @@ impl SpawnRequest {
     pub(crate) fn plain(command: CommandLine, output: bool) -> Self {
         Self {
             command,
+            enter: None,
             user_namespace: None,
             overlay: None,
             read_only: Vec::new(),
@@ -142,33 +149,96 @@ pub(crate) fn all_ended(pidfds: &[OwnedFd], limit: Duration) -> bool {
 }
 
 /// What becomes of a request: called on the launcher's thread.
-type Reply = Box<dyn FnOnce(Result<(Child, Pipes), LaunchError>) + Send>;
+type Reply<T> = Box<dyn FnOnce(Result<T, LaunchError>) + Send>;
 
-/// Starts a process; `reply` gets it on the launcher's thread, and decides who owns it.
-pub(crate) fn submit(request: SpawnRequest, reply: Reply) {
-    static LAUNCHER: OnceLock<Option<Sender<(SpawnRequest, Reply)>>> = OnceLock::new();
-    let launcher = LAUNCHER.get_or_init(start_launcher);
-    let refused = match launcher {
-        Some(sender) => sender.send((request, reply)).err().map(|unsent| unsent.0.1),
-        None => Some(reply),
-    };
-    if let Some(reply) = refused {
-        reply(Err(LaunchError::NoLauncher));
+/// What the launcher does.
+enum Job {
+    Start(Box<SpawnRequest>, Reply<(Child, Pipes)>),
+    #[cfg(target_os = "linux")]
+    Hold(HolderSetup, Reply<Holder>),
+}
+
+impl Job {
+    fn run(self) {
+        match self {
+            Self::Start(request, reply) => reply(start(*request)),
+            #[cfg(target_os = "linux")]
+            Self::Hold(setup, reply) => reply(hold(&setup).map_err(holder_error)),
+        }
+    }
+
+    fn refuse(self) {
+        match self {
+            Self::Start(_, reply) => reply(Err(LaunchError::NoLauncher)),
+            #[cfg(target_os = "linux")]
+            Self::Hold(_, reply) => reply(Err(LaunchError::NoLauncher)),
+        }
     }
 }
 
-fn start_launcher() -> Option<Sender<(SpawnRequest, Reply)>> {
-    let (sender, requests) = channel::<(SpawnRequest, Reply)>();
-    let forever = move || {
-        for (request, reply) in requests {
-            reply(start(request));
+#[cfg(target_os = "linux")]
+fn holder_error((step, source): (HolderStep, io::Error)) -> LaunchError {
+    match step {
+        HolderStep::UserNamespace => LaunchError::UserNamespace { source },
+        HolderStep::NetworkNamespace | HolderStep::Sockets | HolderStep::Settle => {
+            let step = match step {
+                HolderStep::NetworkNamespace => "unshare",
+                HolderStep::Sockets => "the sockets in it",
+                HolderStep::UserNamespace | HolderStep::Settle => "its holder",
+            };
+            NetworkError::Namespace { step, source }.into()
         }
+    }
+}
+
+/// Starts a process; `reply` gets it on the launcher's thread, and decides who owns it.
+pub(crate) fn submit(request: SpawnRequest, reply: Reply<(Child, Pipes)>) {
+    to_launcher(Job::Start(Box::new(request), reply));
+}
+
+/// Makes a network namespace that a process holds. Blocks: for threads of our own.
+#[cfg(target_os = "linux")]
+pub(crate) fn namespace(setup: HolderSetup) -> Result<Holder, LaunchError> {
+    let (sender, made) = channel();
+    let reply = move |result| {
+        let _ = sender.send(result);
     };
+    to_launcher(Job::Hold(setup, Box::new(reply)));
+    made.recv().map_err(|_| LaunchError::NoLauncher)?
+}
+
+fn to_launcher(job: Job) {
+    static LAUNCHER: OnceLock<Option<Sender<Job>>> = OnceLock::new();
+    match LAUNCHER.get_or_init(start_launcher) {
+        Some(sender) => {
+            if let Err(unsent) = sender.send(job) {
+                unsent.0.refuse();
+            }
+        }
+        None => job.refuse(),
+    }
+}
+
+fn start_launcher() -> Option<Sender<Job>> {
+    let (sender, jobs) = channel::<Job>();
+    let forever = move || jobs.into_iter().for_each(Job::run);
     std::thread::Builder::new()
         .name("runsc-launcher".to_owned())
         .spawn(forever)
         .ok()?;
     Some(sender)
+}
+
+/// Starts a process and waits until it has started. Blocks: for threads of our own.
+pub(crate) fn begin(request: SpawnRequest) -> Result<(Child, Pipes), LaunchError> {
+    let (sender, started) = channel();
+    submit(
+        request,
+        Box::new(move |result| {
+            let _ = sender.send(result);
+        }),
+    );
+    started.recv().map_err(|_| LaunchError::NoLauncher)?
 }
 
 /// Does something that blocks on a thread of its own. It goes on where nobody waits any more.
@@ -208,21 +278,19 @@ pub(crate) fn run_bounded(
 
 /// The same, with both of its streams.
 pub(crate) fn run_to_end(request: SpawnRequest, limit: Duration) -> Result<Ended, LaunchError> {
-    let (sender, started) = channel();
-    submit(
-        request,
-        Box::new(move |result| {
-            let _ = sender.send(result);
-        }),
-    );
-    let (mut child, pipes) = started.recv().map_err(|_| LaunchError::NoLauncher)??;
+    let (mut child, pipes) = begin(request)?;
     let status = child.wait(limit).ok().flatten();
+    Ok(leavings(status, pipes))
+}
+
+/// What a program left that has ended with this status; nothing where it has not.
+pub(super) fn leavings(status: Option<ExitStatus>, pipes: Pipes) -> Ended {
     let read = |pipe: Option<OwnedFd>| status.and(pipe).map(what_is_there).unwrap_or_default();
-    Ok(Ended {
+    Ended {
         status,
         stdout: read(pipes.stdout),
         stderr: read(pipes.stderr),
-    })
+    }
 }
 
 /// What a program that has ended left in its pipe. It is not waited for more: what the program
@@ -242,9 +310,10 @@ fn what_is_there(pipe: OwnedFd) -> Vec<u8> {
     clippy::disallowed_methods,
     reason = "the only place that starts a process"
 )]
-fn start(request: SpawnRequest) -> Result<(Child, Pipes), LaunchError> {
+fn start(mut request: SpawnRequest) -> Result<(Child, Pipes), LaunchError> {
     let (mut steps, failed_step) = io::pipe().map_err(LaunchError::Pipe)?;
-    let setup = child_setup(&request, failed_step.into());
+    let enter = request.enter.take();
+    let setup = child_setup(&request, enter, failed_step.into());
     let made = (request.overlay, request.read_only);
     let pipe_if = |wanted: bool| {
         if wanted {
@@ -314,8 +383,9 @@ fn start(request: SpawnRequest) -> Result<(Child, Pipes), LaunchError> {
     }
 }
 
-fn child_setup(request: &SpawnRequest, failed_step: OwnedFd) -> ChildSetup {
+fn child_setup(request: &SpawnRequest, enter: Option<Enter>, failed_step: OwnedFd) -> ChildSetup {
     ChildSetup {
+        enter,
         user_namespace: request.user_namespace.map(user_map),
         overlay: request.overlay.as_ref().map(overlay_mount),
         read_only: request.read_only.iter().map(read_only_bind).collect(),
@@ -323,7 +393,7 @@ fn child_setup(request: &SpawnRequest, failed_step: OwnedFd) -> ChildSetup {
     }
 }
 
-fn user_map(map: IdMap) -> UserMap {
+pub(super) fn user_map(map: IdMap) -> UserMap {
     UserMap {
         uid_map: text(format!("0 {} 1", map.uid).as_bytes()),
         gid_map: text(format!("0 {} 1", map.gid).as_bytes()),
@@ -397,6 +467,7 @@ fn spawn_error(
             source,
         },
         Some(Step::Tie) => LaunchError::Tie { program, source },
+        Some(Step::Enter) => LaunchError::Enter { program, source },
         None => LaunchError::Execute { program, source },
     }
 }

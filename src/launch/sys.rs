@@ -14,9 +14,28 @@ use std::process::Command;
 use nix::libc;
 use tokio::io::unix::AsyncFd;
 
+#[cfg(target_os = "linux")]
+pub(crate) mod namespace;
+#[cfg(target_os = "linux")]
+pub(crate) use namespace::Enter;
+
+/// Elsewhere there are no namespaces to enter.
+#[cfg(not(target_os = "linux"))]
+#[derive(Debug)]
+pub(crate) enum Enter {}
+
+#[cfg(not(target_os = "linux"))]
+impl Enter {
+    fn run(&self) -> io::Result<()> {
+        match *self {}
+    }
+}
+
 /// What the child does before it becomes the program, in this order.
 #[derive(Debug)]
 pub(crate) struct ChildSetup {
+    /// Enters namespaces that are there already.
+    pub enter: Option<Enter>,
     /// Makes a user namespace in which the caller is root.
     pub user_namespace: Option<UserMap>,
     /// Mounts an overlay, in a mount namespace of its own.
@@ -55,6 +74,7 @@ pub(crate) enum Step {
     Overlay = 2,
     ReadOnly = 3,
     Tie = 4,
+    Enter = 5,
 }
 
 impl Step {
@@ -64,6 +84,7 @@ impl Step {
             Self::Overlay,
             Self::ReadOnly,
             Self::Tie,
+            Self::Enter,
         ]
         .into_iter()
         .find(|step| *step as u8 == byte)
@@ -84,6 +105,9 @@ pub(crate) fn prepare(command: &mut Command, setup: ChildSetup) {
 
 impl ChildSetup {
     fn run(&self, parent: libc::pid_t) -> io::Result<()> {
+        if let Some(enter) = &self.enter {
+            self.step(Step::Enter, enter.run())?;
+        }
         if let Some(map) = &self.user_namespace {
             self.step(Step::UserNamespace, map.enter())?;
         }

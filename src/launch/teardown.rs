@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::bundle::BundleDir;
+use super::network::Network;
 use super::spawn::{self, Child, SpawnRequest};
 use super::{state, sys};
 use crate::config::SandboxConfig;
@@ -29,6 +30,8 @@ pub(crate) struct Remains(Option<Parts>);
 
 struct Parts {
     child: Child,
+    /// The container's network, which goes after it.
+    network: Option<Network>,
     bundle: BundleDir,
     id: ContainerId,
     state_dir: PathBuf,
@@ -61,12 +64,27 @@ impl Remains {
     ) -> Self {
         Self(Some(Parts {
             child,
+            network: None,
             bundle,
             id,
             state_dir,
             config,
             _token: token,
         }))
+    }
+
+    /// The same, on a network that is taken down with it.
+    pub(crate) fn on(mut self, network: Option<Network>) -> Self {
+        if let Some(parts) = &mut self.0 {
+            parts.network = network;
+        }
+        self
+    }
+
+    /// Whether the container's network ended by itself.
+    pub(crate) fn network_ended(&mut self) -> bool {
+        let network = self.0.as_mut().and_then(|parts| parts.network.as_mut());
+        network.is_some_and(Network::has_ended)
     }
 
     /// The child's status, where it has ended.

@@ -222,7 +222,7 @@ fn spec(input: &SpecInput<'_>) -> Result<Value, PlanError> {
         "root": { "path": utf8("the rootfs", rootfs)?, "readonly": false },
         "hostname": HOSTNAME,
         "mounts": mounts(input)?,
-        "linux": { "namespaces": namespaces(config.network) },
+        "linux": { "namespaces": namespaces(config.network_of_runsc()) },
     }))
 }
 

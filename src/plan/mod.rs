@@ -7,9 +7,11 @@ pub mod bundle;
 pub mod exec;
 pub mod id;
 pub mod image;
+pub mod network;
 pub mod path;
 pub mod runsc;
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +19,7 @@ use crate::config::SandboxConfig;
 use crate::host::{Host, Platform};
 use bundle::{Process, SpecInput};
 use id::ContainerId;
+use network::NetworkPlan;
 
 /// Why a call cannot be laid out. Nothing was written and nothing was started.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -246,8 +249,11 @@ pub struct Plan {
     pub read_only: Vec<ReadOnly>,
     /// The overlay, where the image lacks a mount point.
     pub overlay: Option<Overlay>,
-    /// The user namespace that the child makes for itself before it becomes runsc.
+    /// The user namespace that the child makes for itself before it becomes runsc; none where it
+    /// enters the network's.
     pub user_namespace: Option<IdMap>,
+    /// The network that is made for the container, where the driver makes it.
+    pub network: Option<NetworkPlan>,
     /// What runsc reads of the call on [`runsc::CONTEXT_FD`]; it then writes a result on
     /// [`runsc::RESULT_FD`]. Neither is ever a path.
     pub context: Option<Vec<u8>>,
@@ -277,10 +283,23 @@ pub fn plan(
     let process = Process::check(config, request)?;
     path::check_cwd(config, process.cwd())?;
     image::check_owner(config, host)?;
-    let kinds = image::source_kinds(config)?;
-    let missing = image::missing_mount_points(config, host, &kinds)?;
+    let mut kinds = image::source_kinds(config)?;
 
     let bundle_dir = layout.bundles_dir.join(id.as_str());
+    let network = config
+        .pasta
+        .as_ref()
+        .map(|pasta| network::lay_out(pasta, host, &bundle_dir))
+        .transpose()?;
+    let mut config = Cow::Borrowed(config);
+    if let Some(network) = &network {
+        // Files of the call's own, mounted as any other.
+        let mounts = network.mounts();
+        kinds.extend(mounts.iter().map(|_| false));
+        config.to_mut().mounts.extend(mounts);
+    }
+    let config = config.as_ref();
+    let missing = image::missing_mount_points(config, host, &kinds)?;
     let overlay = (!missing.is_empty()).then(|| Overlay {
         lower: config.rootfs.as_path().to_owned(),
         upper: bundle_dir.join("upper"),
@@ -292,7 +311,10 @@ pub fn plan(
         .as_ref()
         .map_or(config.rootfs.as_path(), |overlay| &overlay.merged);
 
-    let user_namespace = user_namespace(config, host)?;
+    let user_namespace = match &network {
+        Some(_) => None,
+        None => user_namespace(config, host)?,
+    };
     let sources = bundle::Sources::new(config, &kinds, &bundle_dir, own_mounts(config, host));
     let config_json = bundle::config_json(&SpecInput {
         config,
@@ -319,6 +341,7 @@ pub fn plan(
     });
     Ok(Plan {
         user_namespace,
+        network,
         id,
         bundle_dir,
         config_json,
@@ -358,7 +381,8 @@ pub fn session(
 /// Whether the child can have a mount namespace of its own: as root, or as the root of a user
 /// namespace.
 fn own_mounts(config: &SandboxConfig, host: &Host) -> bool {
-    host.platform == Platform::Linux && (config.rootless || host.uid == Some(0))
+    let namespace = config.rootless || config.pasta.is_some();
+    host.platform == Platform::Linux && (namespace || host.uid == Some(0))
 }
 
 /// Rootless, the child enters the namespace itself: runsc then need not start itself again in one.

@@ -19,7 +19,7 @@ fn globals(config: &SandboxConfig, state_dir: &Path) -> Vec<OsString> {
         "--root".into(),
         state_dir.into(),
         "--ignore-cgroups".into(),
-        format!("--network={}", config.network.as_str()).into(),
+        format!("--network={}", config.network_of_runsc().as_str()).into(),
         "--overlay2=root:memory".into(),
     ];
     if config.rootless {

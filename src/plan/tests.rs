@@ -22,6 +22,7 @@ fn config() -> SandboxConfig {
         rootfs: TrustedPath::made_up("/store/images/kitchensink"),
         policy: None,
         network: NetworkMode::None,
+        pasta: None,
         rootless: false,
         mounts: vec![mount("/home/ada/project", WORKSPACE_MOUNT_PATH, false)],
         user: ContainerUser::default(),

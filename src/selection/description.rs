@@ -48,6 +48,11 @@ pub struct Sandbox {
     pub mounts: Vec<DescribedMount>,
     /// The configured network, in the driver's words.
     pub network_mode: &'static str,
+    /// Whether datagrams leave the sandbox: `open`, or `resolver-only` where the network's pasta
+    /// would mix those of two sandboxes; none where that was not found out yet, as before the
+    /// first call, or is not the driver's to say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub udp: Option<&'static str>,
     /// How a context goes in: over a descriptor.
     pub invocation_context_transport: &'static str,
     /// Nothing has to be set up for it.
@@ -88,6 +93,13 @@ impl Description {
         )
     }
 
+    /// The same, with whether datagrams leave the sandbox, where that is known.
+    #[must_use]
+    pub fn with_udp(mut self, leave: Option<bool>) -> Self {
+        self.cfc.udp = leave.map(|leave| if leave { "open" } else { "resolver-only" });
+        self
+    }
+
     /// The description, from the parts of a configuration that it tells.
     fn of(
         rootfs: &Path,
@@ -115,6 +127,7 @@ impl Description {
                 workspace_mount_path: workspace,
                 mounts: mounts.iter().map(DescribedMount::of).collect(),
                 network_mode: network.as_str(),
+                udp: None,
                 invocation_context_transport: "fd",
                 invocation_context_transport_readiness: "intrinsic",
             },

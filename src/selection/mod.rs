@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::config::NetworkHelper;
 use crate::config::{NetworkMode, SandboxOptions};
 use crate::host::Host;
 use crate::settings::{Entrypoint, RUNTIME, Settings, Source};
@@ -125,18 +126,6 @@ impl fmt::Display for Choice {
     }
 }
 
-/// The programs that give a container the default Linux network.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NetworkHelper {
-    /// passt's `pasta`, which makes the network namespace. As `PATH` has it and not resolved, like
-    /// all three: it is usually a link to `passt`, which goes by the name that it is called by.
-    pub pasta: PathBuf,
-    /// util-linux's `setpriv`, which ties the container's life to pasta's.
-    pub setpriv: PathBuf,
-    /// util-linux's `unshare`, for root alone: pasta then mounts a `/proc`.
-    pub unshare: Option<PathBuf>,
-}
-
 /// What was selected. Nothing of it is trusted yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selection {
@@ -174,6 +163,7 @@ impl Selection {
         SandboxOptions {
             policy: self.policy.clone(),
             network: self.network,
+            network_helper: self.helper.clone(),
             rootless: self.rootless,
             native_store: self.native_store.clone(),
             defaulted: self.defaulted,

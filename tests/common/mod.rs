@@ -80,10 +80,15 @@ impl Place {
         self.run_with(&[], argv)
     }
 
-    /// The same with flags.
+    /// The same with flags, and without a network where they name none.
     pub fn run_with(&self, flags: &[&str], argv: &[&str]) -> Ran {
+        let network: &[&str] = match flags.contains(&"--network") {
+            true => &[],
+            false => &["--network", "none"],
+        };
         let args = ["run", "--no-cfc"]
             .iter()
+            .chain(network)
             .chain(flags)
             .chain(&["--"])
             .chain(argv);

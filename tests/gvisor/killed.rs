@@ -9,20 +9,36 @@ use crate::common::{Place, pidfd, wait_readable};
 
 /// How many drivers are killed, at moments that are spread over a call's start and its run.
 const TRIES: u64 = 100;
-/// The last of those moments after the start.
-const SPREAD: Duration = Duration::from_millis(500);
 
 #[test]
 fn a_killed_driver_leaves_no_process() {
+    kill_drivers("none", Duration::from_millis(500));
+}
+
+#[test]
+fn a_killed_driver_leaves_no_process_nor_any_of_its_network() {
+    kill_drivers("sandbox", Duration::from_millis(900));
+}
+
+/// `spread` is the last of the moments after the start.
+fn kill_drivers(network: &str, spread: Duration) {
     let place = Place::new();
     let mut seen = 0;
     for attempt in 0..TRIES {
         let mut child = place
-            .command(["run", "--no-cfc", "--", "sleep", "300"])
+            .command([
+                "run",
+                "--no-cfc",
+                "--network",
+                network,
+                "--",
+                "sleep",
+                "300",
+            ])
             .spawn()
             .unwrap();
         // A wait for an end that does not come: the moment is what is wanted.
-        let moment = SPREAD * u32::try_from(attempt * 37 % TRIES).unwrap() / TRIES as u32;
+        let moment = spread * u32::try_from(attempt * 37 % TRIES).unwrap() / TRIES as u32;
         let end = pidfd(child.id()).unwrap();
         assert!(!wait_readable(&end, moment), "it ended by itself");
         seen += usize::from(place.processes().len() > 2);

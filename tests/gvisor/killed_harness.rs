@@ -19,6 +19,7 @@ use runsc_driver::{Call, Driver, Host};
 
 use crate::common::{NOT_HUNG, Place, Ran, pidfd, wait_readable, walk};
 use crate::library::{made_on, sh};
+use crate::network::on_network;
 
 const MOMENTS: u64 = 50;
 /// The variable that tells the harness what to do.
@@ -54,17 +55,35 @@ fn a_pool_leaves_nothing() {
     killed("pool");
 }
 
+#[test]
+fn one_shot_calls_on_the_network_leave_nothing() {
+    killed("one-shot-networked");
+}
+
+#[test]
+fn sessions_on_the_network_leave_nothing() {
+    killed("session-networked");
+}
+
 /// What the tests kill.
 #[test]
 #[ignore = "it never ends: the tests beside it execute it and kill it"]
 fn harness() {
     let kind = std::env::var(KIND).unwrap();
+    let (kind, networked) = match kind.strip_suffix("-networked") {
+        Some(kind) => (kind, true),
+        None => (kind.as_str(), false),
+    };
     let session = (kind == "session").then(|| "s".to_owned());
     let workspace = std::env::current_dir().unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     loop {
         let driver = Arc::new(made_on(Host::read(), &workspace, |options| {
             options.pool = (kind == "pool").then_some(POOL);
+            if networked {
+                on_network(options);
+                options.session_egress = true;
+            }
         }));
         runtime.block_on(live(driver, session.as_deref()));
     }

@@ -20,6 +20,7 @@ mod killed;
 mod killed_harness;
 mod library;
 mod mounts;
+mod network;
 mod pool;
 mod shell;
 mod streams;

@@ -31,6 +31,8 @@ pub(super) async fn begin(entered: Entered, call: Call) -> Result<Running, Error
     let (ends, donations) = Ends::of(call, plan.context.as_deref(), false)?;
     let request = SpawnRequest {
         command: plan.command,
+        // runsc reaches its container from outside the network's namespaces.
+        enter: None,
         user_namespace: plan.user_namespace,
         overlay: None,
         read_only: Vec::new(),

@@ -41,6 +41,10 @@ pub(in crate::direct) async fn run(
     }
     let process = shared.process(&call)?;
     let name = SessionName::check(name)?;
+    if !shared.config.has_sessions() {
+        let why = NO_SESSIONS.to_owned();
+        return Err(SessionRefusal::StartFailed { name: name.0, why }.into());
+    }
     let ready = shared.ready().await;
     ready.map_err(|err| start_failed(&name, err))?;
     let session = shared.sessions.enter(&shared, &name)?;
@@ -55,6 +59,10 @@ pub(in crate::direct) async fn run(
     };
     Ok(seen.outcome(session.container.id.as_str(), started.elapsed()))
 }
+
+/// The library's default.
+const NO_SESSIONS: &str = "sessions are not on under pasta's network: set session_egress, or take \
+                           another network";
 
 /// What keeps every call from running keeps a session from starting.
 fn start_failed(name: &SessionName, err: Error) -> Error {

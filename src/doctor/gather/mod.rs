@@ -3,6 +3,7 @@
 pub(super) mod ask;
 pub(super) mod files;
 pub(super) mod machine;
+pub(super) mod network;
 pub(super) mod probe;
 pub(super) mod programs;
 pub(super) mod run;
@@ -36,6 +37,8 @@ pub(super) struct Readings {
     pub(super) policy: PolicyFile,
     pub(super) image: Option<Image>,
     pub(super) programs: Programs,
+    /// What came of making the default network, where it is pasta's.
+    pub(super) network: Reading<network::Made>,
     pub(super) scratch: ScratchParent,
     /// The default selection: its description, its network and whether it has a policy.
     pub(super) default: Result<run::Default, crate::selection::Refusal>,
@@ -61,7 +64,14 @@ impl Readings {
 pub(super) async fn gather(host: &Host, options: &Options) -> Readings {
     let settings = Settings::new(&Flags::default(), host);
     let default = run::default(&settings, host);
-    let lesser = run::select_lesser(host);
+    let programs = Programs::find(host, options);
+    let wants_pasta = host.platform == Platform::Linux && run::wants_pasta(&settings);
+    let network = match options.probes(&[Name::Network]) {
+        true if wants_pasta => network::find_out(host, &programs).await,
+        _ => Reading::Skipped,
+    };
+    let networked = matches!(network, Reading::Known(Ok(_)));
+    let lesser = run::select_lesser(host, networked);
 
     let store_at = files::store_at(host);
     let store = store_at
@@ -101,10 +111,11 @@ pub(super) async fn gather(host: &Host, options: &Options) -> Readings {
         store,
         policy: files::policy(&settings, host, store_at.as_deref()),
         image: rootfs.as_deref().and_then(files::image),
-        programs: Programs::find(host, options),
+        programs,
+        network,
         scratch: files::scratch_parent(host),
         default,
-        wants_pasta: host.platform == Platform::Linux && run::wants_pasta(&settings),
+        wants_pasta,
         runtime_named: settings.runtime.is_some(),
         attempt: attempt(host, options, lesser, private).await,
         host: host.clone(),

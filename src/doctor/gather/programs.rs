@@ -108,7 +108,7 @@ impl Programs {
             pasta_version,
             setpriv: find("setpriv"),
             unshare: find("unshare"),
-            nft: find("nft"),
+            nft: crate::config::nft(host),
             tun: std::fs::OpenOptions::new()
                 .read(true)
                 .write(true)

@@ -46,11 +46,12 @@ pub(super) fn wants_pasta(settings: &Settings) -> bool {
     settings.runtime.is_none() && !other
 }
 
-/// The selection of `run --no-cfc --network none`.
-pub(super) fn select_lesser(host: &Host) -> Result<Selection, Refusal> {
+/// The selection of `run --no-cfc`, with `--network none` where the default network is not to be
+/// had.
+pub(super) fn select_lesser(host: &Host, networked: bool) -> Result<Selection, Refusal> {
     let flags = Flags {
         sandbox_cfc_policy: Some(OsString::new()),
-        network: Some(NetworkMode::None),
+        network: (!networked).then_some(NetworkMode::None),
         ..Flags::default()
     };
     selection::select(&Settings::new(&flags, host), host, &Entrypoint::BATCH)

@@ -2,12 +2,18 @@
 
 use crate::config::NetworkMode;
 use crate::doctor::Name;
+use crate::doctor::gather::ask::Reading;
+use crate::doctor::gather::network::Made;
 use crate::doctor::gather::run::{Attempt, Default, Ended};
 use crate::doctor::report::{Findings, Words};
 use crate::driver::End;
 use crate::selection::Refusal;
 
-pub(super) fn judge(to: &mut Findings, default: &Result<Default, Refusal>, wants_pasta: bool) {
+pub(super) fn judge(
+    to: &mut Findings,
+    default: &Result<Default, Refusal>,
+    pasta: Option<&Reading<Made>>,
+) {
     match default {
         Ok(default) => to.pass(Name::Selection, &default.described),
         Err(refusal) => to.fail_covered(
@@ -17,17 +23,17 @@ pub(super) fn judge(to: &mut Findings, default: &Result<Default, Refusal>, wants
             super::covered(refusal),
         ),
     }
-    network(to, default, wants_pasta);
+    network(to, default, pasta);
 }
 
-pub(super) fn network(to: &mut Findings, default: &Result<Default, Refusal>, wants_pasta: bool) {
+pub(super) fn network(
+    to: &mut Findings,
+    default: &Result<Default, Refusal>,
+    pasta: Option<&Reading<Made>>,
+) {
     let name = Name::Network;
-    if wants_pasta {
-        let words = Words::new(
-            "the network `sandbox` of the default runtime is not built yet",
-            "run with --network none or --network host",
-        );
-        return to.fail(name, "sandbox: not built yet", words);
+    if let Some(made) = pasta {
+        return pasta_network(to, made);
     }
     match default {
         Ok(default) => to.pass(
@@ -39,6 +45,35 @@ pub(super) fn network(to: &mut Findings, default: &Result<Default, Refusal>, wan
             },
         ),
         Err(_) => to.info(name, "not known: the selection is refused"),
+    }
+}
+
+fn pasta_network(to: &mut Findings, made: &Reading<Made>) {
+    let name = Name::Network;
+    match made {
+        Reading::Known(Ok(reach)) if reach.datagrams => to.pass(name, "sandbox: pasta's"),
+        Reading::Known(Ok(_)) => to.warn(
+            name,
+            "sandbox: pasta's, no UDP but name queries",
+            Words::new(
+                "this pasta gives datagrams of one sandbox to another that sends from the same \
+                 port, so no UDP leaves a sandbox but its name queries",
+                "install another release of passt where UDP is needed",
+            ),
+        ),
+        Reading::Known(Err(told)) => to.fail_covered(
+            name,
+            "sandbox: cannot be made",
+            Words::whole(&told.text),
+            cause(told.code),
+        ),
+        Reading::Unknown(reason) => to.fail_covered(
+            name,
+            "sandbox: cannot be made",
+            Words::whole(reason),
+            &[Name::Pasta],
+        ),
+        Reading::Skipped => to.info(name, "not probed"),
     }
 }
 
@@ -96,6 +131,8 @@ fn cause(code: &str) -> &'static [Name] {
             Name::UnprivilegedUsernsClone,
             Name::ApparmorUserns,
         ],
+        "tun-unavailable" => &[Name::Tun],
+        "nft-missing" => &[Name::Nft],
         "runsc-too-old" | "runsc-unknown" => &[Name::RunscVersion],
         "runsc-not-executable" => &[Name::Runsc],
         "foreign-rootfs" => &[Name::ImageOwner],

@@ -40,7 +40,8 @@ pub(super) fn judge(readings: &Readings) -> Findings {
     let needs_policy = readings.needs_policy();
     store::store(to, readings.store.as_ref(), &readings.policy, needs_policy);
     store::policy(to, &readings.policy, needs_policy);
-    default::judge(to, &readings.default, readings.wants_pasta);
+    let network = readings.wants_pasta.then_some(&readings.network);
+    default::judge(to, &readings.default, network);
     default::run(to, &readings.attempt);
     findings
 }

@@ -77,6 +77,7 @@ mod tests {
                 workspace_mount_path: "/workspace".into(),
                 mounts: Vec::new(),
                 network_mode: "none",
+                udp: None,
                 invocation_context_transport: "fd",
                 invocation_context_transport_readiness: "intrinsic",
             },

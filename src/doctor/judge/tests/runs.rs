@@ -2,10 +2,13 @@
 
 use super::{judged, says};
 use crate::config::NetworkMode;
+use crate::doctor::gather::ask::Reading;
+use crate::doctor::gather::network::Made;
 use crate::doctor::gather::run::{Attempt, Default, Ended, Told};
 use crate::doctor::judge::default;
 use crate::doctor::{Name, RealCall, State};
 use crate::driver::{End, StartFailure};
+use crate::plan::network::Reach;
 use crate::selection::{Native, Obstacle, Refusal};
 
 fn selected(network: NetworkMode) -> Default {
@@ -27,14 +30,14 @@ fn refused(obstacle: Obstacle) -> Refusal {
 
 #[test]
 fn a_selection_passes_or_is_refused_in_its_own_words() {
-    let said = judged(|to| default::judge(to, &Ok(selected(NetworkMode::Sandbox)), true));
+    let said = judged(|to| default::judge(to, &Ok(selected(NetworkMode::Sandbox)), None));
     says(&said, Name::Selection, State::Pass, "runsc (chosen)", &[]);
     let refusal = Refusal::Docker {
         by: crate::settings::Source::Environment,
         has_default: true,
         takes_flags: true,
     };
-    let said = judged(|to| default::judge(to, &Err(refusal.clone()), false));
+    let said = judged(|to| default::judge(to, &Err(refusal.clone()), None));
     let words = [
         &*refusal.problem().to_string(),
         &*refusal.hint().to_string(),
@@ -44,54 +47,71 @@ fn a_selection_passes_or_is_refused_in_its_own_words() {
 
 #[test]
 fn networks() {
-    let no_pasta = || Err(refused(Obstacle::NoPasta));
-    let not_built = ["is not built yet", "--network none"];
-    let cases: [(Result<Default, Refusal>, bool, State, &str, &[&str]); 6] = [
-        (
-            Ok(selected(NetworkMode::Sandbox)),
-            true,
-            State::Fail,
-            "sandbox: not built yet",
-            &not_built,
-        ),
-        (
-            no_pasta(),
-            true,
-            State::Fail,
-            "sandbox: not built yet",
-            &not_built,
-        ),
+    let cases: [(Result<Default, Refusal>, State, &str); 4] = [
         (
             Ok(selected(NetworkMode::None)),
-            false,
             State::Pass,
             "none: loopback alone",
-            &[],
         ),
         (
             Ok(selected(NetworkMode::Host)),
-            false,
             State::Pass,
             "host: the host's own",
-            &[],
         ),
         (
             Ok(selected(NetworkMode::Sandbox)),
-            false,
             State::Pass,
             "sandbox: runsc's own",
-            &[],
         ),
         (
             Err(refused(Obstacle::NoHome)),
-            false,
             State::Info,
             "not known: the selection is refused",
-            &[],
         ),
     ];
-    for (found, wants_pasta, state, value, words) in cases {
-        let said = judged(|to| default::network(to, &found, wants_pasta));
+    for (found, state, value) in cases {
+        let said = judged(|to| default::network(to, &found, None));
+        says(&said, Name::Network, state, value, &[]);
+    }
+}
+
+#[test]
+fn pastas_network_by_making_it() {
+    let made = |datagrams| {
+        Reading::Known(Ok(Reach {
+            datagrams,
+            names: Vec::new(),
+        }))
+    };
+    let not_made = Told {
+        code: "tun-unavailable",
+        text: "/dev/net/tun cannot be opened: run modprobe".to_owned(),
+    };
+    let cases: [(Reading<Made>, State, &str, &[&str]); 5] = [
+        (made(true), State::Pass, "sandbox: pasta's", &[]),
+        (
+            made(false),
+            State::Warn,
+            "sandbox: pasta's, no UDP but name queries",
+            &["datagrams of one sandbox", "another release of passt"],
+        ),
+        (
+            Reading::Known(Err(not_made)),
+            State::Fail,
+            "sandbox: cannot be made",
+            &["/dev/net/tun cannot be opened"],
+        ),
+        (
+            Reading::Unknown("there is no pasta".to_owned()),
+            State::Fail,
+            "sandbox: cannot be made",
+            &["there is no pasta"],
+        ),
+        (Reading::Skipped, State::Info, "not probed", &[]),
+    ];
+    let selected = Ok(selected(NetworkMode::Sandbox));
+    for (made, state, value, words) in cases {
+        let said = judged(|to| default::network(to, &selected, Some(&made)));
         says(&said, Name::Network, state, value, words);
     }
 }

@@ -39,6 +39,7 @@ fn a_selection_is_poured_into_options() {
         SandboxOptions {
             policy: Some(machine.home_policy()),
             network: NetworkMode::Sandbox,
+            network_helper: machine.default_selection().helper,
             rootless: true,
             native_store: Some(store.clone()),
             defaulted: true,

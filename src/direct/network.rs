@@ -1,0 +1,100 @@
+//! A container's network, from what was found out once to what is brought up for each.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::sync::OnceCell;
+
+use super::Shared;
+use crate::driver::Error;
+use crate::launch::network::{Network, find_reach, known_apart};
+use crate::launch::spawn::Child;
+use crate::launch::sys::Enter;
+use crate::launch::teardown::Token;
+use crate::launch::{LaunchError, spawn};
+use crate::plan::Plan;
+use crate::plan::network::{self, NetworkPlan, Reach};
+
+/// What was found out of the network, once it was.
+#[derive(Debug, Default)]
+pub(super) struct Found(OnceCell<Reach>);
+
+impl Shared {
+    /// Finds out what has to be known before a container is started on the network.
+    pub(super) async fn network_ready(&self) -> Result<(), Error> {
+        let Some(pasta) = self.config.pasta() else {
+            return Ok(());
+        };
+        let map = network::user_namespace(&self.host)?;
+        let find = || async {
+            let pasta = pasta.clone();
+            spawn::on_thread(move || find_reach(&pasta, map)).await?
+        };
+        self.network.0.get_or_try_init(find).await?;
+        Ok(())
+    }
+
+    fn reach(&self) -> Reach {
+        self.network.0.get().cloned().unwrap_or_default()
+    }
+
+    /// The files that a container on this network gets.
+    pub(super) fn network_files(&self, plan: &Plan) -> Vec<(PathBuf, Vec<u8>)> {
+        let files = |network: &NetworkPlan| network.files(&self.reach()).to_vec();
+        plan.network.as_ref().map(files).unwrap_or_default()
+    }
+
+    /// Whether datagrams leave a container; none where that is not known, or not ours to say.
+    pub(super) fn datagrams_leave(&self) -> Option<bool> {
+        known_apart(self.config.pasta()?.program())
+    }
+}
+
+/// Brings a container's network up, where the driver makes it. Blocks.
+pub(super) fn up(shared: &Arc<Shared>, plan: &Plan) -> Result<Option<Network>, LaunchError> {
+    let counted = shared.calls.count();
+    bring_up(shared, plan, counted)
+}
+
+fn bring_up(
+    shared: &Arc<Shared>,
+    plan: &Plan,
+    counted: Token,
+) -> Result<Option<Network>, LaunchError> {
+    let Some(network) = &plan.network else {
+        return Ok(None);
+    };
+    let token = Box::new((counted, Arc::clone(shared)));
+    Network::up(network, &shared.reach(), token).map(Some)
+}
+
+/// The same on a thread, counted from the first moment on: it goes on where nobody waits.
+pub(super) async fn up_on_thread(
+    shared: &Arc<Shared>,
+    plan: Plan,
+) -> Result<(Plan, Option<Network>), LaunchError> {
+    if plan.network.is_none() {
+        return Ok((plan, None));
+    }
+    let (shared, counted) = (Arc::clone(shared), shared.calls.count());
+    let up = move || bring_up(&shared, &plan, counted).map(|network| (plan, network));
+    spawn::on_thread(up).await?
+}
+
+/// The namespaces of a network, for its runsc to enter.
+pub(super) fn entry(network: &Option<Network>) -> Result<Option<Enter>, LaunchError> {
+    let entry = network.as_ref().map(Network::entry).transpose();
+    entry.map_err(LaunchError::Pipe)
+}
+
+/// The network, tied to the runsc that is on it.
+pub(super) fn tied(
+    mut network: Option<Network>,
+    runsc: &Child,
+) -> Result<Option<Network>, LaunchError> {
+    if let Some(network) = &mut network {
+        let end = runsc.end().map_err(LaunchError::Pipe)?;
+        network.tie(end).map_err(LaunchError::Pipe)?;
+    }
+    Ok(network)
+}

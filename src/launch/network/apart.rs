@@ -1,0 +1,135 @@
+//! Whether a pasta keeps the datagrams of two containers apart: found out once, by two namespaces
+//! that send from one port to one server.
+//!
+//! An older pasta sends from the same port on the host for both, and what comes back goes to
+//! whichever took the port last: of 24 answers to the one, 23 went to the other.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::up::{attach, hold};
+use crate::config::network::GATEWAY;
+use crate::launch::LaunchError;
+use crate::launch::spawn::Child;
+use crate::launch::sys::namespace::Inside;
+use crate::plan::IdMap;
+use crate::plan::network;
+
+/// How many datagrams each sends.
+const ROUNDS: u8 = 8;
+/// How long all answers may take: they take about a millisecond.
+const LIMIT: Duration = Duration::from_millis(500);
+
+static VERDICTS: Mutex<Option<HashMap<PathBuf, bool>>> = Mutex::new(None);
+
+/// What was found out of this pasta by now.
+pub(crate) fn known_apart(pasta: &Path) -> Option<bool> {
+    let verdicts = VERDICTS.lock().unwrap_or_else(PoisonError::into_inner);
+    verdicts.as_ref()?.get(pasta).copied()
+}
+
+/// Whether this pasta keeps two containers apart; found out where that is not known yet. Blocks,
+/// for about 40 ms.
+pub(crate) fn keeps_apart(pasta: &Path, map: Option<IdMap>) -> Result<bool, LaunchError> {
+    if let Some(known) = known_apart(pasta) {
+        return Ok(known);
+    }
+    let found = try_it(pasta, map)?;
+    let mut verdicts = VERDICTS.lock().unwrap_or_else(PoisonError::into_inner);
+    verdicts
+        .get_or_insert_default()
+        .insert(pasta.to_owned(), found);
+    Ok(found)
+}
+
+/// One of the two.
+struct Side {
+    socket: UdpSocket,
+    _pasta: Child,
+}
+
+fn try_it(pasta: &Path, map: Option<IdMap>) -> Result<bool, LaunchError> {
+    let mut random = [0u8; 10];
+    getrandom::fill(&mut random).map_err(|err| LaunchError::Pipe(io::Error::other(err)))?;
+    let port = 20_000 + u16::from_ne_bytes([random[0], random[1]]) % 12_000;
+    let side = || -> Result<Side, LaunchError> {
+        let mut holder = hold(map, Inside::Datagrams(port))?;
+        let command = network::attach(pasta, Path::new("/dev/null"));
+        let (child, _) = attach(&command, &holder)?;
+        let socket = holder.datagrams.take().ok_or(LaunchError::NoLauncher)?;
+        Ok(Side {
+            socket: socket.into(),
+            _pasta: child,
+        })
+    };
+    let (a, b) = std::thread::scope(|scope| {
+        let other = scope.spawn(side);
+        let broken = |_| Err(LaunchError::NoLauncher);
+        (side(), other.join().unwrap_or_else(broken))
+    });
+    let sides = [a?, b?];
+    // Where it cannot be told, it is taken to mix them.
+    let apart = exchange(&sides, &random[2..]).unwrap_or(false);
+    // An end of a pasta takes longer than its start, and nobody has to wait for these.
+    let _ = std::thread::Builder::new()
+        .name("runsc-network-probe".to_owned())
+        .spawn(move || drop(sides));
+    Ok(apart)
+}
+
+/// Has a server on the host's loopback send everything back, and looks who gets what.
+fn exchange(sides: &[Side; 2], nonce: &[u8]) -> io::Result<bool> {
+    let due = Instant::now() + LIMIT;
+    let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    server.set_nonblocking(true)?;
+    let to = SocketAddr::from((GATEWAY, server.local_addr()?.port()));
+    for round in 0..ROUNDS {
+        let message = |of: usize| [nonce, &[of as u8, round]].concat();
+        for (of, side) in sides.iter().enumerate() {
+            side.socket.send_to(&message(of), to)?;
+        }
+        let mut answered = [false; 2];
+        while answered != [true; 2] {
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            wait(&[&server, &sides[0].socket, &sides[1].socket], left);
+            while let Some((bytes, from)) = receive(&server) {
+                server.send_to(&bytes, from)?;
+            }
+            for (of, side) in sides.iter().enumerate() {
+                while let Some((bytes, _)) = receive(&side.socket) {
+                    if bytes == message(of) {
+                        answered[of] = true;
+                    } else if bytes.starts_with(nonce) && bytes != message(of) {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+    }
+    Ok(true)
+}
+
+fn wait(sockets: &[&UdpSocket], limit: Duration) {
+    let mut fds: Vec<_> = sockets
+        .iter()
+        .map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN))
+        .collect();
+    let timeout = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
+    let _ = poll(&mut fds, timeout);
+}
+
+fn receive(socket: &UdpSocket) -> Option<(Vec<u8>, SocketAddr)> {
+    let mut buffer = [0; 64];
+    let (length, from) = socket.recv_from(&mut buffer).ok()?;
+    Some((buffer[..length].to_vec(), from))
+}

@@ -1,0 +1,46 @@
+//! Other platforms: nothing of the kind is there, and nothing is selected that would ask for it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use super::NetworkError;
+use crate::config::network::Pasta;
+use crate::launch::LaunchError;
+use crate::launch::sys::Enter;
+use crate::launch::teardown::Token;
+use crate::plan::IdMap;
+use crate::plan::network::{NetworkPlan, Reach};
+
+#[derive(Debug)]
+pub(crate) enum Network {}
+
+impl Network {
+    pub(crate) fn up(_: &NetworkPlan, _: &Reach, _: Token) -> Result<Self, LaunchError> {
+        Err(NetworkError::NotLinux.into())
+    }
+
+    pub(crate) fn entry(&self) -> io::Result<Enter> {
+        match *self {}
+    }
+
+    pub(crate) fn tie(&mut self, _: OwnedFd) -> io::Result<()> {
+        match *self {}
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        match *self {}
+    }
+}
+
+pub(crate) fn find_reach(_: &Pasta, _: Option<IdMap>) -> Result<Reach, LaunchError> {
+    Err(NetworkError::NotLinux.into())
+}
+
+pub(crate) fn known_apart(_: &Path) -> Option<bool> {
+    None
+}
+
+pub(crate) fn keeps_apart(_: &Path, _: Option<IdMap>) -> Result<bool, LaunchError> {
+    Err(NetworkError::NotLinux.into())
+}
