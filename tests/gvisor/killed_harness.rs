@@ -4,8 +4,9 @@
 //! The harness is this binary, executed again. It says in which phase it is, so that the moments are
 //! spread over all of them.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -201,6 +202,7 @@ fn killed(kind: &str) {
         harness.kill();
         place.assert_no_process_within(GONE);
         with_files += u64::from(!walk(&parent).is_empty());
+        await_let_go(&parent);
 
         let next: &[&str] = match random.below(2) {
             0 => &["gc"],
@@ -219,6 +221,15 @@ fn killed(kind: &str) {
     // The control: there was something to leave behind.
     for (what, count) in [("a sandbox", with_sandbox), ("files", with_files)] {
         assert!(count > MOMENTS / 2, "only {count} of {MOMENTS} had {what}");
+    }
+}
+
+/// Waits until no owner's file is locked. What was forked right before the kill has no command line
+/// any more as it dies, and its descriptors for a moment longer.
+fn await_let_go(parent: &Path) {
+    let owners = walk(parent).into_iter();
+    for owner in owners.filter(|path| path.file_name().is_some_and(|name| name == "owner")) {
+        File::open(owner).unwrap().lock().unwrap();
     }
 }
 
