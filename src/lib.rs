@@ -26,6 +26,8 @@ pub mod config;
 pub mod direct;
 pub mod doctor;
 pub mod driver;
+#[cfg(target_os = "linux")]
+pub mod front;
 pub mod host;
 pub mod launch;
 pub mod leftovers;
