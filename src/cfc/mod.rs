@@ -11,7 +11,7 @@ pub mod label;
 pub mod mode;
 pub mod result;
 pub mod summary;
-mod time;
+pub(crate) mod time;
 
 pub use context::{ContextError, ContextFields, InvocationContext, MinimalContext};
 pub use json::JsonError;

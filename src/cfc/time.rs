@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const MILLIS_A_DAY: i128 = 24 * 60 * 60 * 1000;
 
 /// A time in UTC to the millisecond below it, like `2026-01-02T03:04:05.000Z`.
-pub(super) fn iso_millis(time: SystemTime) -> String {
+pub(crate) fn iso_millis(time: SystemTime) -> String {
     let millis = match time.duration_since(UNIX_EPOCH) {
         Ok(after) => after.as_nanos() as i128 / 1_000_000,
         Err(error) => (-(error.duration().as_nanos() as i128)).div_euclid(1_000_000),

@@ -6,6 +6,8 @@ pub(crate) mod donation;
 pub(crate) mod network;
 pub(crate) mod output;
 pub(crate) mod spawn;
+#[cfg(target_os = "linux")]
+pub(crate) mod stand_in;
 pub(crate) mod state;
 pub mod sys;
 pub(crate) mod teardown;

@@ -377,6 +377,37 @@ pub(crate) fn pidfd_kill(pidfd: &OwnedFd, signal: nix::sys::signal::Signal) -> i
     }
 }
 
+/// Takes over a descriptor that this process was started with, and keeps it from its children.
+///
+/// # Errors
+/// The number is not open.
+#[cfg(target_os = "linux")]
+pub(crate) fn adopt(number: RawFd) -> io::Result<OwnedFd> {
+    use std::os::fd::FromRawFd;
+    // SAFETY: a number and flags; fcntl checks the number.
+    check(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) })?;
+    // SAFETY: it is open, it was opened by nobody in this process, and it is adopted once.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Makes `command`'s child die with the thread that starts it, with this mask of signals.
+#[cfg(target_os = "linux")]
+pub(crate) fn tie_and_unmask(command: &mut Command, mask: nix::sys::signal::SigSet) {
+    // SAFETY: getpid has no precondition and touches no memory.
+    let parent = unsafe { libc::getpid() };
+    let set = move || {
+        tie_to(parent)?;
+        let null = std::ptr::null_mut();
+        // SAFETY: a live set of signals, and no place for the old one.
+        check(unsafe { libc::sigprocmask(libc::SIG_SETMASK, mask.as_ref(), null) })
+    };
+    // SAFETY: the closure runs in the forked child. It calls only async-signal-safe system calls
+    // on memory that was moved into it before the fork.
+    unsafe {
+        command.pre_exec(set);
+    }
+}
+
 /// Ends this process by a signal, as if it had never been caught, so that a shell sees why.
 pub fn die_by(signal: nix::sys::signal::Signal) {
     use nix::sys::signal::{SigHandler, raise, signal as set_handler};

@@ -1,0 +1,1 @@
+//! The front on real gVisor.
