@@ -250,7 +250,7 @@ fn get(path: &str, name: &str) -> Result<Option<Vec<u8>>, Errno> {
 }
 
 /// Links, FIFOs, sockets and devices hold no `user.*`.
-fn holds_user(kind: FileType) -> bool {
+pub(super) fn holds_user(kind: FileType) -> bool {
     matches!(kind, FileType::RegularFile | FileType::Directory)
 }
 

@@ -17,7 +17,7 @@ use super::mounts::MountTable;
 use super::refusal::Refusal;
 use super::registry::{Locked, Phase, Record, Registry, RegistryError};
 use super::report::{result, write_result};
-use super::run::{Bounds, Front, unreadable};
+use super::run::{Bounds, Front, interrupted, unreadable};
 use super::scene::Scene;
 use super::settle::Settler;
 use super::taint::Taint;
@@ -47,7 +47,7 @@ pub fn exec(front: &Front<'_>, command: &Command) -> Result<ExitCode, Refusal> {
             log: &front.log,
         },
     };
-    let record = exec.raise()?;
+    let record = exec.raise(&signals)?;
     let child = StandIn::start(&front.stock, &front.args.stock, signals)?;
     let status = child.wait();
     let mut taint = exec.so_far(record.as_ref());
@@ -79,12 +79,18 @@ struct Exec<'a> {
 impl Exec<'_> {
     /// Gives the container the labels of the call, as soon as those beside it allow that. None
     /// where the front does not know the container.
-    fn raise(&self) -> Result<Option<Record>, Refusal> {
+    fn raise(&self, signals: &Signals) -> Result<Option<Record>, Refusal> {
         let due = Instant::now() + self.settler.bounds.wait();
         loop {
             let locked = self.settler.registry.lock()?;
             let Some(mut record) = self.find(&locked)? else {
-                return Ok(None);
+                // What such a container writes nobody labels.
+                return match self.context.found.taint().is_public() {
+                    true => Ok(None),
+                    false => Err(Refusal::NotOurs {
+                        container: self.named.to_string_lossy().into_owned(),
+                    }),
+                };
             };
             let whole = record.taint.joined(self.context.found.taint());
             if whole == record.taint {
@@ -132,7 +138,9 @@ impl Exec<'_> {
                     let on = running[beside].0.clone();
                     drop((others, locked));
                     let left = due.saturating_duration_since(Instant::now());
-                    if left.is_zero() || !self.settler.registry.await_end(&on.token, left) {
+                    let registry = self.settler.registry;
+                    if left.is_zero() || !registry.await_end(&on.token, left, signals) {
+                        interrupted(signals)?;
                         return Err(Refusal::LowerBeside {
                             why: self.context.found.why(),
                             beside: on.container,

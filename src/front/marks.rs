@@ -47,15 +47,21 @@ pub fn label(change: &Change, taint: &Taint, sight: &Sight) -> Option<Mark> {
     let root = Root::open(&change.root);
     let mut directories = HashSet::new();
     for entry in &change.entries {
-        match root.raise(entry, taint, sight) {
-            Ok(_) => {}
-            Err(Unlabelled::InDirectory) => match directory_of(&entry.below) {
+        let raised = root.raise(entry, taint, sight);
+        if let Err(err @ Unlabelled::Refused(_)) = &raised {
+            refuse(entry.id, &entry.below, err);
+        }
+        // Whoever does not see what root alone sees finds the label there.
+        if !attributes::holds_user(entry.kind) {
+            match directory_of(&entry.below) {
                 Some(directory) => {
                     directories.insert(directory.to_vec());
                 }
-                None => refuse(entry.id, &entry.below, &Unlabelled::InDirectory),
-            },
-            Err(err) => refuse(entry.id, &entry.below, &err),
+                None if raised.is_err() => {
+                    refuse(entry.id, &entry.below, &Unlabelled::InDirectory);
+                }
+                None => {}
+            }
         }
     }
     for below in directories {

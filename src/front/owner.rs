@@ -138,12 +138,31 @@ pub fn processes_of(container: &str, bundle: &Path) -> Vec<u32> {
 
 fn is_of(line: &[u8], container: &[u8], bundle: &[u8]) -> bool {
     let arguments = || line.split(|byte| *byte == 0);
-    let of_bundle = arguments()
-        .any(|argument| argument == bundle || argument.strip_prefix(b"--bundle=") == Some(bundle));
-    let starts = arguments().any(|argument| matches!(argument, b"run" | b"boot"));
     let of_container = arguments().any(|argument| argument == container);
+    let starts = arguments().any(|argument| matches!(argument, b"run" | b"boot"));
     let gofer = line.starts_with(b"runsc-gofer\0");
-    (of_container && (starts || of_bundle)) || (gofer && of_bundle)
+    match bundle_of(line) {
+        Some(named) => named == bundle && (of_container || gofer),
+        // A relative one, or the working directory.
+        None => of_container && starts,
+    }
+}
+
+/// The absolute path of the bundle that a command line names, where it does.
+fn bundle_of(line: &[u8]) -> Option<&[u8]> {
+    let mut arguments = line.split(|byte| *byte == 0);
+    let named = arguments.find_map(|argument| match argument {
+        b"--bundle" | b"-bundle" | b"-b" => Some(None),
+        _ => argument
+            .strip_prefix(b"--bundle=")
+            .or_else(|| argument.strip_prefix(b"-bundle="))
+            .map(Some),
+    })?;
+    let path = match named {
+        Some(path) => path,
+        None => arguments.next()?,
+    };
+    path.starts_with(b"/").then_some(path)
 }
 
 #[cfg(test)]
@@ -164,9 +183,16 @@ mod tests {
 
     #[test]
     fn a_containers_processes_are_told_by_their_command_lines() {
-        let rows: [(&str, bool); 7] = [
+        let rows: [(&str, bool); 10] = [
             ("runsc-gvisor --root /s run --bundle /b c1 ", true),
             ("runsc-gvisor run c1 ", true),
+            ("runsc-gvisor run -bundle=b c1 ", true),
+            // Another's container may have the same name.
+            ("runsc-gvisor --root /z run --bundle /z c1 ", false),
+            (
+                "runsc-sandbox --root=/z boot --bundle=/z --spec-fd=8 c1 ",
+                false,
+            ),
             (
                 "runsc-sandbox --root=/s boot --bundle=/b --spec-fd=8 c1 ",
                 true,

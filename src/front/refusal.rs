@@ -106,6 +106,21 @@ pub enum Refusal {
         /// The other container.
         beside: String,
     },
+    /// A call with labels in a container that keeps none.
+    #[error(
+        "the call is labelled and the container {container} was not started with --cfc, so \
+         nothing would label what it writes: start it with --cfc"
+    )]
+    NotOurs {
+        /// The container.
+        container: String,
+    },
+    /// A signal came before the start.
+    #[error("{signal} came before the container was started")]
+    Interrupted {
+        /// Which.
+        signal: &'static str,
+    },
     /// A killed container's processes are still there.
     #[error("the processes of the killed container {container} are still there: {pids:?}")]
     Unsettled {
@@ -146,6 +161,8 @@ impl Refusal {
             Self::CallEgress { .. } => "cfc-call-egress-refused",
             Self::EgressBeside { .. } => "cfc-egress-beside",
             Self::LowerBeside { .. } => "cfc-lower-beside",
+            Self::NotOurs { .. } => "cfc-unknown-container",
+            Self::Interrupted { .. } => "cfc-interrupted",
             Self::Unsettled { .. } => "cfc-unsettled",
             Self::Unpoliced { .. } => "cfc-labels-without-policy",
             Self::Launch(_) => "cfc-launch-failed",

@@ -10,7 +10,6 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use nix::fcntl::{Flock, FlockArg};
@@ -22,6 +21,7 @@ use super::owner::{Moment, Owner};
 use super::path_text;
 use super::policy::Policy;
 use super::taint::Taint;
+use crate::launch::stand_in::Signals;
 
 /// Why the registry cannot be used. Without one nothing is started.
 #[derive(Debug, thiserror::Error)]
@@ -254,22 +254,26 @@ impl Registry {
         })
     }
 
-    /// Waits until the owner of a registration has ended, at most this long; whether it has.
+    /// Waits until the owner of a registration has ended, at most this long, or a signal came;
+    /// whether it has ended.
     #[must_use]
-    pub fn await_end(&self, token: &str, limit: Duration) -> bool {
+    pub(crate) fn await_end(&self, token: &str, limit: Duration, signals: &Signals) -> bool {
         let Ok(file) = lock_file(&self.lock_path(token)) else {
             return true;
         };
-        let (sender, ended) = channel();
+        let Ok((ended, held)) = io::pipe() else {
+            return false;
+        };
         let wait = move || {
             // The kernel wakes us as it drops the owner's lock.
-            let _ = sender.send(Flock::lock(file, FlockArg::LockShared).is_ok());
+            let _ = Flock::lock(file, FlockArg::LockShared);
+            drop(held);
         };
         let waiting = std::thread::Builder::new()
             .name("runsc-cfc-wait".to_owned())
             .spawn(wait);
         // The thread of a wait that was given up goes with this process.
-        waiting.is_ok() && !matches!(ended.recv_timeout(limit), Err(RecvTimeoutError::Timeout))
+        waiting.is_ok() && signals.or_readable(&ended.into(), limit)
     }
 
     fn lock_path(&self, token: &str) -> PathBuf {

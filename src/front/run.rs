@@ -23,12 +23,12 @@ use super::refusal::Refusal;
 use super::registry::{Links, Other, Own, Phase, Record, Registry, RegistryError, token};
 use super::report::{Log, result, write_result};
 use super::scene::{Before, Scene};
-use super::settle::{Settler, touching_dead};
+use super::settle::{Settler, await_processes, touching_dead};
 use super::spec::Spec;
 use super::taint::Taint;
 use super::walk::Limits;
-use crate::launch::LaunchError;
 use crate::launch::stand_in::{Signals, StandIn, end_as};
+use crate::launch::{LaunchError, state};
 
 /// How long a container waits for those beside it.
 const WAIT: Duration = Duration::from_secs(10);
@@ -141,7 +141,7 @@ pub fn run(front: &Front<'_>, command: &Command) -> Result<ExitCode, Refusal> {
             log: &front.log,
         },
     };
-    let before = match run.prepare() {
+    let before = match run.prepare(&signals) {
         Ok(before) => before,
         Err(refusal) => {
             run.forget();
@@ -221,18 +221,21 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// Looks, until what was seen is what holds as the container starts.
-    fn prepare(&mut self) -> Result<Before, Refusal> {
+    fn prepare(&mut self, signals: &Signals) -> Result<Before, Refusal> {
         let due = Instant::now() + self.settler.bounds.wait();
         for _ in 0..ROUNDS {
             self.settler.dead_ones(&self.own.record, &self.table)?;
             self.settle_marks()?;
             let before = self.look()?;
+            interrupted(signals)?;
             match self.start_or_wait(&before)? {
                 Step::Start => return Ok(before),
                 Step::Again => {}
                 Step::Wait { on, refusal } => {
                     let left = due.saturating_duration_since(Instant::now());
-                    if left.is_zero() || !self.settler.registry.await_end(&on, left) {
+                    let registry = self.settler.registry;
+                    if left.is_zero() || !registry.await_end(&on, left, signals) {
+                        interrupted(signals)?;
                         return Err(refusal);
                     }
                 }
@@ -424,7 +427,14 @@ impl Run<'_> {
         let started = Instant::now();
         let image = before.image.take().map(Verified::start);
         let status = child.wait();
-        let mut taint = self.label(before, image, started);
+        let mut taint = match self.gone() {
+            Ok(()) => self.label(before, image, started),
+            Err(err) => {
+                // It may still write: the registration stays, and the next start settles it.
+                self.front.log.warn("cfc-not-settled", &err.to_string());
+                Taint::nobody()
+            }
+        };
         let status = status.unwrap_or_else(|err| {
             // It cannot be told how it ended, and so not what that tells.
             self.front
@@ -442,6 +452,17 @@ impl Run<'_> {
             }
         }
         Ok(end_as(status))
+    }
+
+    /// Sees that nothing of the sandbox is left, which outlives a runsc that was killed by moments.
+    fn gone(&self) -> Result<(), Refusal> {
+        let record = &self.own.record;
+        // A runsc that came to its end has removed its state last.
+        let known = !record.state_dir.as_os_str().is_empty();
+        if known && state::files(&record.state_dir, &record.container).is_empty() {
+            return Ok(());
+        }
+        await_processes(record)
     }
 
     /// Labels what changed, and tells the label. Where it cannot be told it is for no one.
@@ -500,6 +521,16 @@ enum Step {
     Start,
     Again,
     Wait { on: String, refusal: Refusal },
+}
+
+/// Whoever asks for the end before the start gets it: nothing is started.
+pub(super) fn interrupted(signals: &Signals) -> Result<(), Refusal> {
+    match signals.came() {
+        Some(signal) => Err(Refusal::Interrupted {
+            signal: signal.as_str(),
+        }),
+        None => Ok(()),
+    }
 }
 
 /// What cannot be read may see and write anything, under any label.

@@ -174,7 +174,7 @@ pub(super) fn touching_dead<'a>(other: &'a Other, own: &Record) -> Option<&'a Re
 
 /// Proves a killed container's sandbox gone: the kernel kills it as its owner dies, and we wait
 /// until it has.
-fn await_processes(record: &Record) -> Result<(), Refusal> {
+pub(super) fn await_processes(record: &Record) -> Result<(), Refusal> {
     let pids = processes_of(&record.container, &record.bundle);
     let watched: Vec<_> = pids
         .iter()

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::time::{Duration, Instant};
 
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -32,7 +33,12 @@ const HANDED_ON: [Signal; 7] = [
 /// Becomes the program. It returns where that failed.
 #[expect(clippy::disallowed_methods, reason = "see the module's comment")]
 pub(crate) fn replace(program: &Path, args: &[OsString]) -> LaunchError {
-    let source = Command::new(program).args(args).exec();
+    let mut command = Command::new(program);
+    // As it would have been called itself: its usage says its name.
+    if let Some(name) = std::env::args_os().next() {
+        command.arg0(name);
+    }
+    let source = command.args(args).exec();
     LaunchError::Execute {
         program: program.to_owned(),
         source,
@@ -56,6 +62,35 @@ impl Signals {
             waiting: SignalFd::with_flags(&held, flags)?,
             before,
         })
+    }
+
+    /// The one that came first, where there is no child yet that it could be handed on to.
+    pub(crate) fn came(&self) -> Option<Signal> {
+        let info = self.waiting.read_signal().ok().flatten()?;
+        Signal::try_from(info.ssi_signo.cast_signed())
+            .ok()
+            .filter(|signal| *signal != Signal::SIGWINCH)
+    }
+
+    /// Waits until a descriptor is readable or was hung up, a signal came, or the time is over;
+    /// whether it was the descriptor.
+    pub(crate) fn or_readable(&self, fd: &OwnedFd, limit: Duration) -> bool {
+        let due = Instant::now() + limit;
+        loop {
+            let mut fds = [
+                PollFd::new(fd.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.waiting.as_fd(), PollFlags::POLLIN),
+            ];
+            let left = due.saturating_duration_since(Instant::now());
+            match poll(
+                &mut fds,
+                PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX),
+            ) {
+                Err(nix::Error::EINTR) => {}
+                Ok(0) | Err(_) => return false,
+                Ok(_) => return fds[0].any().unwrap_or(false),
+            }
+        }
     }
 }
 
