@@ -100,6 +100,9 @@ pub struct SandboxOptions {
     pub rootfs: PathBuf,
     /// The CFC policy, absolute; none where no labels are tracked.
     pub policy: Option<PathBuf>,
+    /// Where there is no policy: whether to run over mounts that hold labels all the same. Nothing
+    /// then keeps what is labelled from leaving, and what is written carries no label.
+    pub ignore_labels: bool,
     /// How strictly calls hold to their labels, at the least; a call's context can be stricter.
     pub mode: EnforcementMode,
     /// The network of each container.
@@ -147,6 +150,7 @@ impl SandboxOptions {
             runsc: runsc.into(),
             rootfs: rootfs.into(),
             policy: None,
+            ignore_labels: false,
             mode: EnforcementMode::default(),
             network: NetworkMode::default(),
             network_helper: None,
@@ -236,6 +240,7 @@ pub struct SandboxConfig {
     pub(crate) runsc: TrustedPath,
     pub(crate) rootfs: TrustedPath,
     pub(crate) policy: Option<TrustedPath>,
+    pub(crate) ignore_labels: bool,
     pub(crate) mode: EnforcementMode,
     pub(crate) network: NetworkMode,
     /// What gives the network, where runsc does not.

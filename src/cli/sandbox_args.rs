@@ -27,6 +27,10 @@ pub(super) struct SandboxArgs {
     /// No labels: the same as an empty policy and the mode disabled
     #[arg(long, conflicts_with_all = ["sandbox_cfc_policy", "cfc_enforcement_mode"])]
     no_cfc: bool,
+    /// Run over mounts that hold labels all the same: nothing then keeps what is labelled from
+    /// leaving, and what the command writes carries no label
+    #[arg(long, requires = "no_cfc")]
+    ignore_labels: bool,
     /// The sandbox's network: none is loopback alone; sandbox, the default, is egress and the
     /// host's loopback at host.docker.internal; host is the host's own
     #[arg(long, value_name = "none|sandbox|host", value_parser = network)]
@@ -102,6 +106,7 @@ impl SandboxArgs {
         )?;
         let mut options = selection.options(&cwd.join(&self.workspace));
         options.mode = mode;
+        options.ignore_labels = self.ignore_labels;
         options.user.clone_from(&self.user);
         options.egress.clone_from(&self.egress);
         // A person's shell is a session.

@@ -75,6 +75,7 @@ impl SandboxConfig {
             runsc,
             rootfs,
             policy,
+            ignore_labels: options.ignore_labels,
             mode: options.mode,
             network: options.network,
             pasta,

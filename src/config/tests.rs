@@ -108,6 +108,7 @@ fn a_configuration_is_resolved_whole() {
         runsc: TrustedPath::made_up(tree.at("store/bin/runsc")),
         rootfs: TrustedPath::made_up(tree.at("store/images/kitchensink")),
         policy: Some(TrustedPath::made_up(tree.at("store/policy.json"))),
+        ignore_labels: false,
         mode: EnforcementMode::EnforceStrict,
         network: NetworkMode::None,
         pasta: None,

@@ -172,11 +172,6 @@ impl Attached {
         })
     }
 
-    /// Whether runsc was to tell what it tracked.
-    pub(super) fn tracked(&self) -> bool {
-        self.result.is_some()
-    }
-
     /// Pumps the streams until the process ends or is to be stopped; then `settle` sees to the
     /// process, and the streams get what is left.
     pub(super) async fn wait<T, E>(

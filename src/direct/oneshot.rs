@@ -145,7 +145,7 @@ impl Running {
             // Somebody else took the container down: the driver, as it closed.
             None => (stop.end(), None, Evidence::default()),
             Some(left) => match left.log {
-                RunscLog::Refused { rule, message } if self.attached.tracked() => {
+                RunscLog::Refused { rule, message } => {
                     return Err(Error::LabelRule { rule, message });
                 }
                 log => {

@@ -105,6 +105,12 @@ impl Child {
         }
     }
 
+    /// Asks it to end.
+    pub(crate) fn terminate(&self) {
+        // It fails where the child was awaited.
+        let _ = sys::pidfd_kill(&self.pidfd, Signal::SIGTERM);
+    }
+
     /// Its status, where it has ended.
     pub(crate) fn status(&mut self) -> io::Result<Option<ExitStatus>> {
         if self.status.is_none() {

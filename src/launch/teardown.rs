@@ -16,6 +16,9 @@ use crate::plan::runsc;
 
 /// How long the processes of a killed runsc may take to be gone: they die in about 10 ms.
 const GONE: Duration = Duration::from_secs(2);
+/// How long a runsc that keeps labels may take to put them on what its container changed, once it
+/// was asked to end. What it did not finish by then, the next start over the same mounts does.
+const LABELLED: Duration = Duration::from_secs(10);
 /// How long one of runsc's control commands may take.
 const CONTROL: Duration = Duration::from_secs(15);
 /// How often kill, delete and state are tried.
@@ -119,7 +122,7 @@ impl Drop for Remains {
     fn drop(&mut self) {
         let Some(parts) = self.0.take() else { return };
         // At once, whatever becomes of the thread.
-        parts.child.kill();
+        parts.end();
         let take_down = move || {
             if let Err(err) = parts.take_down() {
                 tracing::error!(%err, "a container was not taken down");
@@ -132,13 +135,28 @@ impl Drop for Remains {
 }
 
 impl Parts {
+    /// Ends the child. One that keeps labels is asked to: it ends the sandbox at once, as it would
+    /// if it were killed, and has its labels to put on files then.
+    fn end(&self) {
+        if self.config.policy.is_some() {
+            self.child.terminate();
+        } else {
+            self.child.kill();
+        }
+    }
+
     fn take_down(mut self) -> Result<(), NotTakenDown> {
         // Held before the kill, a descriptor stands for the process it was opened for: a pid that
         // is used again is never mistaken for it.
         let mut pids = BTreeSet::new();
         let was_up = state::is_running(&self.state_dir, self.id.as_str());
         let mut watched = self.watch(&mut pids);
-        self.child.kill();
+        self.end();
+        if self.config.policy.is_some() {
+            let _ = self.child.wait(LABELLED);
+            watched.extend(self.watch(&mut pids));
+            self.child.kill();
+        }
         let child_ended = matches!(self.child.wait(GONE), Ok(Some(_)));
         // What was started while we looked is in the state file by now, or was never started.
         watched.extend(self.watch(&mut pids));

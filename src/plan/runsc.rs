@@ -31,6 +31,8 @@ fn globals(config: &SandboxConfig, state_dir: &Path) -> Vec<OsString> {
             "--cfc-policy".into(),
             policy.as_path().into(),
         ]);
+    } else if config.ignore_labels {
+        args.push("--cfc-ignore-labels".into());
     }
     args
 }

@@ -17,6 +17,7 @@ use crate::trust::TrustedPath;
 /// A configuration of made-up paths: root's, without a network, with the workspace alone.
 fn config() -> SandboxConfig {
     SandboxConfig {
+        ignore_labels: false,
         mode: EnforcementMode::Disabled,
         runsc: TrustedPath::made_up("/opt/gvisor/runsc"),
         rootfs: TrustedPath::made_up("/store/images/kitchensink"),

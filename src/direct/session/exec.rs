@@ -187,7 +187,9 @@ impl Running {
         let bytes = self.attached.stdout_bytes();
         let told = match came_to {
             CameTo::Taken => (stop.end(), None, Evidence::default()),
-            CameTo::Client(_, RunscLog::Refused { rule, message }) if self.attached.tracked() => {
+            CameTo::Client(_, RunscLog::Refused { rule, message }) => {
+                let end = End::NotStarted(StartFailure::Withheld);
+                look_at_container(&shared, &session, end, None, bytes).await?;
                 return Err(Error::LabelRule { rule, message });
             }
             CameTo::Client(status, log) => {

@@ -76,6 +76,15 @@ fn run_is_attached_and_logs_to_a_file_of_its_own() {
 }
 
 #[test]
+fn labels_are_ignored_only_where_there_is_no_policy() {
+    let id = ContainerId::one_shot("run").unwrap();
+    let mut config = config();
+    config.ignore_labels = true;
+    let args = run(&config, &id, Path::new("/b"), true).args;
+    assert_eq!(args[5], "--cfc-ignore-labels");
+}
+
+#[test]
 fn a_path_that_is_not_text_reaches_runsc_unchanged() {
     let id = ContainerId::one_shot("run").unwrap();
     let bundle = Path::new(OsStr::from_bytes(b"/scr\xffatch/b"));
