@@ -60,6 +60,8 @@ pub struct Call<'a> {
     pub labels: Vec<(&'a str, &'a str)>,
     pub flags: Vec<&'a str>,
     pub cfc: bool,
+    /// Instead of a context that can be used.
+    pub raw_context: Option<&'a str>,
     pub stdin: Option<&'a str>,
     /// What the front is started with: none, or a program and its arguments.
     pub under: Vec<&'a str>,
@@ -78,6 +80,7 @@ impl<'a> Call<'a> {
             labels: Vec::new(),
             flags: Vec::new(),
             cfc: true,
+            raw_context: None,
             stdin: None,
             under: Vec::new(),
         }
@@ -175,9 +178,20 @@ impl Lab {
             .prefix("runsc-cfc-test-")
             .tempdir()
             .unwrap();
+        let store = dir.path().join("store");
+        Self::of(dir, store)
+    }
+
+    /// The same with its store elsewhere.
+    pub fn at(store: PathBuf) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Self::of(dir, store)
+    }
+
+    fn of(dir: tempfile::TempDir, store: PathBuf) -> Self {
         let at = |name: &str| dir.path().join(name);
         let lab = Self {
-            store: at("store"),
+            store,
             image: at("image"),
             policy: at("policy.json"),
             state: at("state"),
@@ -402,6 +416,11 @@ impl Started {
         }
     }
 
+    pub fn signal(&self, signal: nix::sys::signal::Signal) {
+        let pid = nix::unistd::Pid::from_raw(self.child.id().cast_signed());
+        nix::sys::signal::kill(pid, signal).unwrap();
+    }
+
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -448,6 +467,9 @@ fn make_image(image: &Path) {
 }
 
 fn context(call: &Call<'_>) -> Option<String> {
+    if let Some(raw) = call.raw_context {
+        return Some(raw.to_owned());
+    }
     let mode = call.mode?;
     let entries: Vec<_> = call
         .labels
@@ -511,4 +533,16 @@ pub fn atoms(path: &Path) -> Vec<String> {
         .iter()
         .map(|atom| atom.as_str().map_or_else(|| "nobody".into(), Into::into))
         .collect()
+}
+
+/// Takes every label of a file away, as a careless host might.
+pub fn clear(path: &Path) {
+    for name in [USER, TRUSTED] {
+        let _ = lremovexattr(path, name);
+    }
+}
+
+/// How often something is done: what a variable says, or so often.
+pub fn number_of(variable: &str, otherwise: u32) -> u32 {
+    std::env::var(variable).map_or(otherwise, |text| text.parse().unwrap())
 }

@@ -14,5 +14,13 @@
 #[allow(dead_code, reason = "the other suites use the rest")]
 mod common;
 
+mod bare;
+mod beside;
+mod doubt;
+mod driver;
+mod egress;
+mod exec;
+mod killed;
 mod lab;
+mod label_command;
 mod labels;
