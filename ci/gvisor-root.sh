@@ -11,5 +11,7 @@ is_root || die "this half of the gVisor tests needs root" \
     "Run it as root; ci/gvisor-user.sh is the half for everybody else."
 need_nextest
 need_packages "${TEST_PACKAGES[@]}"
-scripts/install-store.sh
-cargo nextest run --locked --test gvisor "$@"
+# The build that the tests use, so that nothing is compiled twice.
+cargo build --locked --bin runsc-cfc
+scripts/install-store.sh --front "$(target_directory .)/debug/runsc-cfc"
+cargo nextest run --locked --test gvisor --test front "$@"

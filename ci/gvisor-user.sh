@@ -17,8 +17,9 @@ main() {
         make_user
         run_as_user "$@"
     else
-        scripts/install-store.sh
-        cargo nextest run --locked --test gvisor "$@"
+        cargo build --locked --bin runsc-cfc
+        scripts/install-store.sh --front "$(target_directory .)/debug/runsc-cfc"
+        cargo nextest run --locked --test gvisor --test front "$@"
     fi
 }
 
@@ -44,8 +45,11 @@ run_as_user() {
     trap 'exit 143' TERM HUP
 
     hand_over_workspace
-    as_user "$dir/workspace/scripts/install-store.sh"
-    cargo nextest archive --locked --test gvisor --archive-file "$archive"
+    cargo build --locked --bin runsc-cfc
+    hand_over_file "$(target_directory .)/debug/runsc-cfc" "$dir/runsc-cfc"
+    as_user chmod +x "$dir/runsc-cfc"
+    as_user "$dir/workspace/scripts/install-store.sh" --front "$dir/runsc-cfc"
+    cargo nextest archive --locked --test gvisor --test front --archive-file "$archive"
     hand_over_file "$archive" "$dir/tests.tar.zst"
     hand_over_nextest
     as_user mkdir "$dir/extracted"

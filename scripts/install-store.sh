@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes the store that runsc-driver runs from: a runsc and an image.
+# Makes the store that runsc-driver runs from: a runsc, the front that keeps
+# labels before it, a policy and an image.
 set -euo pipefail
 # The image is judged by its modes, so they must not hang on the caller's umask.
 umask 022
@@ -24,18 +25,23 @@ KEYRING=/usr/share/keyrings/debian-archive-keyring.gpg
 
 usage() {
     cat <<HELP
-Usage: scripts/install-store.sh [--store DIR] [--mirror URI]
+Usage: scripts/install-store.sh [--store DIR] [--mirror URI] [--front FILE]
 
 Makes the store of runsc-driver, as root or as an ordinary user:
-  bin/runsc           gVisor's runsc, from Debian, of $RUNSC_OLDEST or later
+  bin/runsc           runsc-cfc, which keeps labels over
+  bin/runsc-gvisor    gVisor's runsc, from Debian, of $RUNSC_OLDEST or later
+  cfc-policy.json     a sample policy, where there is none
   images/kitchensink  an unpacked Debian $SUITE tree of the caller's own
 
-A store that is complete is left alone. A run that was interrupted is taken up
+A store that is complete is left alone, and one of an earlier version is turned
+into such a one. A bin/runsc that tracks labels itself is left alone too. A run that was interrupted is taken up
 again by the next one. Nothing of the system is changed, but for the Debian
 packages that building the image takes, and those only when run as root.
 
   --store DIR   where to make it (default: \$HOME/.local/share/runsc-cfc)
   --mirror URI  the Debian mirror (default: the one in this machine's apt sources)
+  --front FILE  the runsc-cfc to put there (default: this checkout's, built by
+                cargo; without cargo, the one on PATH)
   --help        this text
 HELP
 }
@@ -58,15 +64,17 @@ main() {
     trap 'exit 143' TERM HUP
 
     install_runsc
+    install_front
+    install_policy
     install_image
     say "The store is complete: $store"
 }
 
 read_arguments() {
-    store='' mirror=''
+    store='' mirror='' front=''
     while [ $# -gt 0 ]; do
         case $1 in
-            --store | --mirror)
+            --store | --mirror | --front)
                 [ -n "${2:-}" ] || die "$1 needs a value" "See --help."
                 printf -v "${1#--}" '%s' "$2"
                 shift 2
@@ -99,7 +107,7 @@ take_lock() {
 # What the next run cannot use goes; a finished tar stays for it.
 clean_up() {
     stop_mmdebstrap
-    rm -f "$store/bin/.partial-runsc" "$partial.tar.part" "$partial.log"
+    rm -f "$store/bin/.partial-runsc" "$store/bin/.partial-front" "$store/.partial-policy" "$partial.tar.part" "$partial.log"
     rm -rf "$partial.tree" "$partial.old"
     remove_work
 }
@@ -167,7 +175,7 @@ SYSCTLS
         commands+=("# let $(id -un) make user namespaces (unshare --user fails here, and no sysctl says why)")
 }
 
-# ---- bin/runsc -------------------------------------------------------------
+# ---- bin/runsc-gvisor ------------------------------------------------------
 
 # runsc_date FILE: the date in its version, or nothing. Debian's runsc says
 # "0.0~20240729", gVisor's own "release-20240729.0".
@@ -179,28 +187,53 @@ runsc_date() {
     fi
 }
 
+# keeps_labels FILE: whether it is the front, or a runsc that tracks labels. The
+# stock one does not know the flag.
+keeps_labels() {
+    [ -x "$1" ] && "$1" --cfc --version >/dev/null 2>&1 </dev/null
+}
+
+# A bin/runsc that tracks labels, with no stock one for a front beside it.
+tracks_labels_itself() {
+    [ ! -e "$store/bin/runsc-gvisor" ] && keeps_labels "$store/bin/runsc"
+}
+
+# Where the stock runsc is: before there were fronts it was bin/runsc.
+stock() {
+    if [ ! -e "$store/bin/runsc-gvisor" ] && [ -e "$store/bin/runsc" ]; then
+        printf '%s\n' "$store/bin/runsc"
+    else
+        printf '%s\n' "$store/bin/runsc-gvisor"
+    fi
+}
+
 runsc_is_current() {
     local date
-    [ -x "$store/bin/runsc" ] || return 1
-    date=$(runsc_date "$store/bin/runsc")
+    [ -x "$(stock)" ] || return 1
+    date=$(runsc_date "$(stock)")
     [ "${date:-0}" -ge "$RUNSC_OLDEST" ]
 }
 
 install_runsc() {
     if runsc_is_current; then
-        say "bin/runsc is there: version date $(runsc_date "$store/bin/runsc")"
+        # A second name first: there is a runsc at every moment, and a front
+        # that finds no stock one beside it is never seen.
+        if ! tracks_labels_itself && [ ! -e "$store/bin/runsc-gvisor" ]; then
+            ln "$store/bin/runsc" "$store/bin/runsc-gvisor"
+        fi
+        say "gVisor's runsc is there: version date $(runsc_date "$(stock)")"
         return 0
     fi
-    [ ! -e "$store/bin/runsc" ] || say "bin/runsc is older than $RUNSC_OLDEST and is replaced"
+    [ ! -e "$(stock)" ] || say "$(stock) is older than $RUNSC_OLDEST and is replaced"
     if [ "$(os_release ID)" = debian ] && [ -n "$(runsc_suite)" ]; then
-        stage "bin/runsc: fetching it from Debian's $(runsc_suite)"
+        stage "bin/runsc-gvisor: fetching it from Debian's $(runsc_suite)"
         make_work
         fetch_runsc "$(runsc_suite)"
         remove_work
     else
         copy_runsc
     fi
-    stage "bin/runsc: version date $(runsc_date "$store/bin/runsc")"
+    stage "bin/runsc-gvisor: version date $(runsc_date "$store/bin/runsc-gvisor")"
 }
 
 os_release() {
@@ -255,7 +288,7 @@ SETTINGS
 copy_runsc() {
     local found date
     found=$(command -v runsc) || die "there is no runsc on PATH, and this machine is no Debian 12 or newer to fetch one from" \
-        "Put gVisor's runsc of $RUNSC_OLDEST or later on PATH (or at $store/bin/runsc) and run this again."
+        "Put gVisor's runsc of $RUNSC_OLDEST or later on PATH (or at $store/bin/runsc-gvisor) and run this again."
     date=$(runsc_date "$found")
     [ -n "$date" ] || die "$found --version tells no version that this script knows" \
         "Put gVisor's runsc of $RUNSC_OLDEST or later first on PATH and run this again."
@@ -263,7 +296,7 @@ copy_runsc() {
         "Such a runsc listens on an abstract socket that is open to every local user," \
         "and its statx fails the programs of newer images." \
         "A newer one is in Debian's bookworm-backports, and in Debian 13 and later."
-    stage "bin/runsc: copying $found"
+    stage "bin/runsc-gvisor: copying $found"
     place_runsc "$found"
 }
 
@@ -275,7 +308,55 @@ place_runsc() {
     [ "${date:-0}" -ge "$RUNSC_OLDEST" ] ||
         die "the runsc that was fetched does not say that it is of $RUNSC_OLDEST or later (it says: ${date:-nothing})" \
             "Give another Debian mirror: --mirror URI"
+    mv -f "$new" "$store/bin/runsc-gvisor"
+}
+
+# ---- bin/runsc and the policy: what keeps labels ------------------------------
+
+install_front() {
+    local built new=$store/bin/.partial-front
+    if tracks_labels_itself; then
+        say "bin/runsc tracks labels itself and is left alone"
+        return 0
+    fi
+    built=$(built_front)
+    if cmp -s "$built" "$store/bin/runsc"; then
+        say "bin/runsc is there: runsc-cfc"
+        return 0
+    fi
+    install -m 0755 "$built" "$new"
+    # Beside the stock one already, it answers as it will in its place.
+    keeps_labels "$new" || die "$built does not keep labels over bin/runsc-gvisor: --cfc --version fails" \
+        "Build it anew (cargo build --release --bin runsc-cfc), or name another: --front FILE"
     mv -f "$new" "$store/bin/runsc"
+    stage "bin/runsc: runsc-cfc, from $built"
+}
+
+# The front to install: the one that was named, this checkout's, or one on PATH.
+built_front() {
+    local target
+    if [ -n "$front" ]; then
+        [ -f "$front" ] || die "--front $front is no file" "See --help."
+        printf '%s\n' "$front"
+    elif find_cargo && [ -e "$here/../Cargo.toml" ]; then
+        need_rust
+        target=$(target_directory "$here/..")
+        (cd "$here/.." && cargo build --locked --release --quiet --bin runsc-cfc) >&2 ||
+            die "cargo could not build runsc-cfc; its messages are above" \
+                "Mend what they name, or name one that is built: --front FILE"
+        printf '%s\n' "$target/release/runsc-cfc"
+    else
+        command -v runsc-cfc || die "there is neither cargo to build runsc-cfc nor one on PATH" \
+            "Install Rust (https://rustup.rs), or name one that is built: --front FILE"
+    fi
+}
+
+# A policy is its owner's from the moment that it is there.
+install_policy() {
+    [ ! -e "$store/cfc-policy.json" ] || return 0
+    install -m 0644 "$here/../bundles/cfc-policy.json" "$store/.partial-policy"
+    mv -f "$store/.partial-policy" "$store/cfc-policy.json"
+    stage "cfc-policy.json: a sample, to be changed as you like"
 }
 
 # ---- Where Debian's packages come from --------------------------------------

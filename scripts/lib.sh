@@ -82,13 +82,23 @@ add_ranges_command() {
 # ---- Rust -------------------------------------------------------------------
 
 # rustup's own directory is on PATH in a login shell only.
-need_rust() {
+find_cargo() {
     if ! have cargo && [ -x "${CARGO_HOME:-${HOME:-}/.cargo}/bin/cargo" ]; then
         PATH=${CARGO_HOME:-$HOME/.cargo}/bin:$PATH
     fi
-    have cargo || die "there is no cargo on PATH" \
+    have cargo
+}
+
+need_rust() {
+    find_cargo || die "there is no cargo on PATH" \
         "Install Rust (https://rustup.rs), then run this again."
     have cc || need_packages gcc libc6-dev
+}
+
+# target_directory CHECKOUT: where cargo builds to, which is the user's to set.
+target_directory() {
+    (cd "$1" && cargo metadata --locked --no-deps --format-version 1) |
+        sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p'
 }
 
 need_nextest() {

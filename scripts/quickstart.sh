@@ -14,15 +14,15 @@ main() {
     # As an ordinary user, what the network needs is told and not insisted on.
     if is_root; then need_packages passt nftables; fi
 
-    say "1. The store: runsc and an image"
-    scripts/install-store.sh
-
-    say "2. The driver: cargo build --release"
-    cargo build --locked --release
+    say "1. The driver and runsc-cfc: cargo build --release"
+    cargo build --locked --release --bins
     local target
-    target=$(target_directory)
+    target=$(target_directory .)
 
-    say "3. A command in gVisor"
+    say "2. The store: runsc, runsc-cfc before it, a policy and an image"
+    scripts/install-store.sh --front "$target/release/runsc-cfc"
+
+    say "3. A command in gVisor, with its labels enforced"
     # The home directory holds the store, so it cannot be the workspace.
     mkdir -p "$target/quickstart"
     local network=()
@@ -33,13 +33,13 @@ As root: apt-get install --no-install-recommends passt nftables
          modprobe tun; chmod 0666 /dev/net/tun
 Until then, runs are to name another: --network none"
     fi
-    "$target/release/runsc-driver" run --no-cfc "${network[@]}" \
-        --workspace "$target/quickstart" -- \
-        sh -c 'uname -a; id; echo hello from gVisor' </dev/null
+    "$target/release/runsc-driver" run "${network[@]}" \
+        --workspace "$target/quickstart" -- uname -a </dev/null
 
     say "
 It works. To go on, from a directory of yours (it appears as /workspace):
-  $target/release/runsc-driver run --no-cfc ${network[*]} -- python3 -c 'print(6 * 7)'
+  $target/release/runsc-driver run ${network[*]} -- python3 -c 'print(6 * 7)'
+  $HOME/.local/share/runsc-cfc/bin/runsc label --help
   $target/release/runsc-driver run --help"
 }
 
@@ -55,12 +55,6 @@ Usage: scripts/quickstart.sh
 Makes the store (see scripts/install-store.sh --help), builds runsc-driver, and
 runs a command in gVisor with it. As root or as an ordinary user.
 HELP
-}
-
-# Where cargo builds to is the user's to set.
-target_directory() {
-    cargo metadata --locked --no-deps --format-version 1 |
-        sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p'
 }
 
 main "$@"

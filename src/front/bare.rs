@@ -2,12 +2,13 @@
 
 use super::args::{Args, Command};
 use super::attributes::Sight;
+use super::doubt::Found;
 use super::look::{Against, Eyes, look};
 use super::marks;
 use super::mounts::MountTable;
 use super::policy::Unseen;
 use super::refusal::Refusal;
-use super::registry::Registry;
+use super::registry::{Links, Registry};
 use super::run::{Bounds, Front};
 use super::scene::Scene;
 use super::spec::Spec;
@@ -29,13 +30,6 @@ pub fn check(front: &Front<'_>, args: &Args, command: &Command) -> Result<(), Re
     let Ok(scene) = Scene::of(&spec, &table, false) else {
         return Ok(());
     };
-    let registry = Registry::existing(&front.store)?;
-    if let Some(registry) = &registry {
-        let marked = marks::over(&registry.lock()?, &scene.binds)?;
-        if marked.is_labelled() {
-            return Err(Refusal::Unpoliced { why: marked.why() });
-        }
-    }
     let sight = Sight {
         trusted: false,
         uid: rustix::process::geteuid().as_raw(),
@@ -49,11 +43,20 @@ pub fn check(front: &Front<'_>, args: &Args, command: &Command) -> Result<(), Re
         tolerant: true,
     };
     // The image is what its maker handed out; what people label are their own files.
+    let mut found = Found::default();
+    let mut links = Vec::new();
     for bind in scene.binds.iter().skip(1) {
-        let found = look(&bind.source, eyes, Against::Nothing).found;
-        if found.is_labelled() {
-            return Err(Refusal::Unpoliced { why: found.why() });
-        }
+        let seen = look(&bind.source, eyes, Against::Nothing);
+        found.join(seen.found);
+        links.extend(seen.links);
+    }
+    links.sort_unstable();
+    if let Some(registry) = Registry::existing(&front.store)? {
+        let locked = registry.lock()?;
+        found.join(marks::over(&locked, &scene.binds, &Links::of(links))?);
+    }
+    if found.is_labelled() {
+        return Err(Refusal::Unpoliced { why: found.why() });
     }
     Ok(())
 }

@@ -11,14 +11,10 @@ use super::attributes::Sight;
 use super::context::{CallContext, adopt};
 use super::decide::{Beside, Decision, Starting, decide};
 use super::doubt::{Doubt, Found};
-use super::look::Eyes;
-use super::marks;
-use super::mounts::MountTable;
 use super::refusal::Refusal;
 use super::registry::{Locked, Phase, Record, Registry, RegistryError};
 use super::report::{result, write_result};
 use super::run::{Bounds, Front, interrupted, unreadable};
-use super::scene::Scene;
 use super::settle::Settler;
 use super::taint::Taint;
 use crate::launch::LaunchError;
@@ -189,33 +185,13 @@ impl Exec<'_> {
     }
 
     fn look(&self, record: &Record) -> Result<Taint, RegistryError> {
-        let registry = self.settler.registry;
-        let table =
-            MountTable::read().map_err(|source| self.front.registry_io(registry, source))?;
-        let scene = Scene::again(&record.binds, &table);
-        let limits = self.settler.bounds.limits();
-        let eyes = Eyes {
-            sight: self.settler.sight,
-            limits: &limits,
-            // Its own commands change what it sees, and so do others of its label.
-            tolerant: true,
-        };
-        let seen = scene.before(&record.policy, &registry.images(), eyes);
-        let locked = registry.lock()?;
-        let mut found = seen.found;
-        found.join(marks::over(&locked, &scene.binds)?);
-        for doubt in found.doubts() {
-            self.doubt(doubt);
-        }
-        let Some(mut now) = locked.read(&record.token)? else {
+        self.settler.look_beside(record)?;
+        let Some(taint) = self.settler.raise_to_what_it_sees(record)? else {
             // It ended with a label of its own, which is told nowhere any more.
             self.doubt(&Doubt::NotUnderstood("the container has ended".into()));
             return Ok(Taint::nobody());
         };
-        if now.taint.join(found.taint()) {
-            locked.write(&now)?;
-        }
-        Ok(now.taint)
+        Ok(taint)
     }
 
     fn doubt(&self, doubt: &Doubt) {

@@ -14,7 +14,7 @@ use super::attributes::{self, Sight, Unlabelled};
 use super::doubt::{Doubt, Found};
 use super::look::{Against, Changed, Eyes, look};
 use super::mounts::{Bind, FileId, MountTable, Tree};
-use super::registry::{Locked, RegistryError, token};
+use super::registry::{Links, Locked, RegistryError, token};
 use super::scene::Change;
 use super::taint::Taint;
 use super::walk::{open_below, under};
@@ -183,18 +183,18 @@ pub fn keep(locked: &Locked<'_>, mark: &Mark) -> Result<(), RegistryError> {
     locked.put_mark(&token()?, mark)
 }
 
-/// The marks over what a container sees.
+/// The marks over what a container sees, and over files of which it sees other names.
 ///
 /// # Errors
 /// The marks cannot be read.
-pub fn over(locked: &Locked<'_>, binds: &[Bind]) -> Result<Found, RegistryError> {
+pub fn over(locked: &Locked<'_>, binds: &[Bind], links: &Links) -> Result<Found, RegistryError> {
     let mut found = Found::default();
     for (path, mark) in locked.marks::<Mark>()? {
         let Some(mark) = mark else {
             found.doubt(Doubt::at(Doubt::UnreadableRegistration, &path));
             continue;
         };
-        if mark.is_over(binds) {
+        if mark.is_over(binds) || mark.is_of(links) {
             let why = &mark.why;
             found.label(&mark.taint, || {
                 format!("the mount is marked, since a file could not be labelled: {why}")
@@ -232,6 +232,18 @@ impl Mark {
     pub fn is_over(&self, binds: &[Bind]) -> bool {
         let mut trees = binds.iter().flat_map(|bind| &bind.trees);
         trees.any(|tree| self.trees.iter().any(|own| own.overlaps(tree)))
+    }
+
+    /// Whether a file of it may have another name among these.
+    fn is_of(&self, links: &Links) -> bool {
+        let files = self.files.clone().map(|mut ids| {
+            ids.sort_unstable();
+            Links { more: false, ids }
+        });
+        match files {
+            Some(files) => files.meets(links),
+            None => !links.ids.is_empty(),
+        }
     }
 
     /// Labels what could not be labelled; whether that is done now.

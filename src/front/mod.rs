@@ -19,6 +19,8 @@ pub mod image;
 mod label_cli;
 pub mod look;
 pub mod marks;
+#[cfg(test)]
+mod model;
 pub mod mounts;
 mod namespace;
 pub mod owner;

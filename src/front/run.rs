@@ -224,6 +224,7 @@ impl Run<'_> {
     fn prepare(&mut self, signals: &Signals) -> Result<Before, Refusal> {
         let due = Instant::now() + self.settler.bounds.wait();
         for _ in 0..ROUNDS {
+            self.settler.look_beside(&self.own.record)?;
             self.settler.dead_ones(&self.own.record, &self.table)?;
             self.settle_marks()?;
             let before = self.look()?;
@@ -335,7 +336,8 @@ impl Run<'_> {
         if let Some(told) = locked.read(&own.token)? {
             read.label(&told.taint, || "a container beside it was labelled".into());
         }
-        read.join(marks::over(&locked, &self.scene.binds)?);
+        let links = own.links.clone().unwrap_or_default();
+        read.join(marks::over(&locked, &self.scene.binds, &links)?);
         unreadable(&others, &mut read);
 
         let running: Vec<_> = others
@@ -469,6 +471,9 @@ impl Run<'_> {
     fn label(&mut self, mut before: Before, image: Option<Verified>, started: Instant) -> Taint {
         let limits = self.settler.bounds.limits();
         let mut found = Found::default();
+        if let Err(err) = self.settler.look_beside(&self.own.record) {
+            found.doubt(Doubt::Unforeseen(err.to_string()));
+        }
         let settled = self.settler.dead_ones(&self.own.record, &self.table);
         if let Err(err) = settled {
             found.doubt(Doubt::Unforeseen(err.to_string()));
@@ -489,11 +494,12 @@ impl Run<'_> {
         }
         let (seen, changes) = self.scene.after(&self.own.record.policy, &before, eyes);
         found.join(seen);
+        let links = self.own.record.links.clone().unwrap_or_default();
         let marked = self
             .settler
             .registry
             .lock()
-            .and_then(|locked| marks::over(&locked, &self.scene.binds));
+            .and_then(|locked| marks::over(&locked, &self.scene.binds, &links));
         match marked {
             Ok(marked) => found.join(marked),
             Err(err) => found.doubt(Doubt::Unforeseen(err.to_string())),

@@ -107,6 +107,69 @@ impl Settler<'_> {
         Ok(())
     }
 
+    /// Looks at what those see by now that run beside this one, or beside those, and so on: what
+    /// came to one of them since its start may be in what another wrote.
+    ///
+    /// # Errors
+    /// The registry cannot be read or written.
+    pub fn look_beside(&self, own: &Record) -> Result<(), RegistryError> {
+        let others = self.registry.lock()?.others(&own.token)?;
+        let mut left: Vec<_> = others
+            .into_iter()
+            .filter_map(|other| Some((other.dead.is_none(), other.record?)))
+            .collect();
+        let mut reached = vec![own.clone()];
+        let mut at = 0;
+        while let Some(one) = reached.get(at).cloned() {
+            let (touching, rest) = left.into_iter().partition(|(_, other)| other.touches(&one));
+            left = rest;
+            for (alive, other) in Vec::from_iter(touching) {
+                if alive && other.phase == Phase::Running {
+                    self.raise_to_what_it_sees(&other)?;
+                }
+                reached.push(other);
+            }
+            at += 1;
+        }
+        Ok(())
+    }
+
+    /// Gives a container that runs the label of what it sees by now; what its label is then.
+    ///
+    /// # Errors
+    /// The registry cannot be read or written.
+    pub fn raise_to_what_it_sees(&self, record: &Record) -> Result<Option<Taint>, RegistryError> {
+        let table = MountTable::read().map_err(|source| RegistryError::Io {
+            path: "/proc/self/mountinfo".into(),
+            step: "read",
+            source,
+        })?;
+        let scene = Scene::again(&record.binds, &table);
+        let limits = self.bounds.limits();
+        let eyes = Eyes {
+            sight: self.sight,
+            limits: &limits,
+            // Its own commands change what it sees, and so do others of its label.
+            tolerant: true,
+        };
+        let seen = scene.before(&record.policy, &self.registry.images(), eyes);
+        let locked = self.registry.lock()?;
+        let mut found = seen.found;
+        let links = record.links.clone().unwrap_or_default();
+        found.join(marks::over(&locked, &scene.binds, &links)?);
+        let Some(mut now) = locked.read(&record.token)? else {
+            return Ok(None);
+        };
+        for doubt in found.doubts() {
+            self.log.warn(doubt.code(), &doubt.to_string());
+        }
+        if now.taint.join(found.taint()) {
+            locked.write(&now)?;
+            self.tell(&locked, &now)?;
+        }
+        Ok(Some(now.taint))
+    }
+
     /// Settles those whose owners were killed and that share anything with `own`.
     ///
     /// # Errors
@@ -155,7 +218,8 @@ impl Settler<'_> {
         if let Some(image) = &image {
             found.join(image.found().clone());
         }
-        found.join(marks::over(&self.registry.lock()?, &scene.binds)?);
+        let links = record.links.clone().unwrap_or_default();
+        found.join(marks::over(&self.registry.lock()?, &scene.binds, &links)?);
         let taint = self.finish(token, &found, &changes)?;
         let message = format!(
             "settled {} as {taint}, whose owner was killed",

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
 use nix::sys::signal::Signal;
@@ -15,7 +16,11 @@ fn said(program: &std::path::Path, args: &[&str]) -> (Option<i32>, Vec<u8>, Vec<
         status,
         stdout,
         stderr,
-    } = Command::new(program).args(args).output().unwrap();
+    } = Command::new(program)
+        .arg0("runsc")
+        .args(args)
+        .output()
+        .unwrap();
     (status.code(), stdout, stderr)
 }
 

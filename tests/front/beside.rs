@@ -254,3 +254,30 @@ fn a_label_that_comes_late_is_told_to_those_beside() {
     ran.assert_labelled(&["late"]);
     shared.lab.assert_settled();
 }
+
+#[test]
+fn what_comes_to_one_labels_those_that_saw_what_it_wrote_though_they_end_first() {
+    let shared = Shared::new();
+    let aside = shared.lab.mount("aside");
+    let script = "echo >/tmp/ready/up; while ! [ -e /other/late ]; do sleep 0.02; done; \
+                  cat /other/late >/work/copy; echo >/tmp/ready/done; while :; do sleep 1; done";
+    let call = Call::new(script, &[(&shared.work, "/work"), (&aside, "/other")]);
+    let writer = shared.start_ready(call);
+    let script = "echo >/tmp/ready/up; while ! [ -e /tmp/ready/go ]; do sleep 0.02; done; \
+                  cat /work/copy";
+    let reader = shared.start_with(
+        Call::new(script, &[(&shared.work, "/work")]),
+        &shared.ready[1],
+    );
+    // The host brings it to where only the writer sees it.
+    fs::rename(shared.vault.join("secret"), aside.join("late")).unwrap();
+    wait_for(&shared.ready[0], "done");
+    put(&shared.ready[1].join("go"), "");
+    // The writer has not ended, and nothing that the reader sees is labelled.
+    let ran = reader.finish();
+    assert_eq!(ran.out, SECRET);
+    ran.assert_labelled(&["finance"]);
+    writer.signal(nix::sys::signal::Signal::SIGTERM);
+    writer.finish().assert_labelled(&["finance"]);
+    shared.lab.assert_settled();
+}

@@ -230,3 +230,30 @@ async fn a_call_that_is_cancelled_or_dropped_is_labelled_before_the_driver_is_cl
         home.place.assert_gone();
     }
 }
+
+#[test]
+fn public_calls_beside_each_other_stay_so_whatever_namespaces_they_are_in() {
+    let home = Home::new();
+    let work = &home.place.workspace;
+    let shown = home.place.dir.path().join("shown");
+    fs::create_dir(&shown).unwrap();
+    put(&shown.join("file"), "shown");
+    // A mount that the kernel keeps read-only, at a place that the image lacks: each is another
+    // mount in a namespace of the call's own.
+    let bind = ["--ro-bind", shown.to_str().unwrap(), "/data/deep"];
+    let script = "echo >up; while ! [ -e go ]; do sleep 0.02; done; cat /data/deep/file";
+    let run = ["run", "--network", "none", "--json"];
+    let args = [&run[..], &bind, &["--", "sh", "-c", script]].concat();
+    let first = home.command(&args).spawn().unwrap();
+    wait_for(work, "up");
+    let second = home.run(
+        &[&bind[..], &["--json"]].concat(),
+        &["sh", "-c", "cat /data/deep/file >made; cat made"],
+    );
+    assert_eq!(second.json()["cfc"]["verdict"], "observed", "{second:?}");
+    put(&work.join("go"), "");
+    let first = Ran::of(first.wait_with_output().unwrap());
+    assert_eq!(first.json()["cfc"]["verdict"], "observed", "{first:?}");
+    home.place.assert_gone();
+    home.lab.assert_settled();
+}

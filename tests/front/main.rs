@@ -24,3 +24,4 @@ mod killed;
 mod lab;
 mod label_command;
 mod labels;
+mod random;

@@ -160,25 +160,20 @@ fn it_says_in_time_that_a_run_works_and_what_the_default_lacks() {
     assert_eq!(run["worked"], true, "{told:#}");
     assert_eq!(run["exitCode"], 0);
     assert!(run["elapsedMs"].as_f64().unwrap() > 1.0);
-    // What is not built yet, and what this machine may lack for it.
-    let not_built = ["runsc-cfc"];
+    // What this machine may lack for the default network.
     let of_pasta = ["pasta", "tun", "setpriv", "unshare", "selection", "network"];
     for (name, state) in states(&told) {
-        match (not_built.contains(&&*name), of_pasta.contains(&&*name)) {
-            (true, _) => assert_eq!(state, "fail", "{name}: {told:#}"),
-            (false, true) => {}
-            (false, false) => assert_ne!(state, "fail", "{name}: {told:#}"),
+        if !of_pasta.contains(&&*name) {
+            assert_ne!(state, "fail", "{name}: {told:#}");
         }
     }
-    assert_eq!(told["ok"], false);
-    let summary = told["summary"].as_str().unwrap();
-    let network = match state(&told, "network").as_str() {
-        "fail" => "none",
-        _ => "sandbox",
-    };
-    assert_eq!(run["network"], network);
-    let lesser = format!("run --no-cfc --network {network}");
-    assert!(summary.contains(&lesser), "{summary}");
+    let checks = told["checks"].as_array().unwrap();
+    let kind = checks.iter().find(|check| check["name"] == "runsc-cfc");
+    let kind = kind.unwrap()["value"].as_str().unwrap();
+    assert!(kind.starts_with("runsc-cfc before a stock runsc"), "{kind}");
+    let networked = state(&told, "network") != "fail";
+    assert_eq!(told["ok"], networked && state(&told, "selection") == "pass");
+    assert_eq!(run["network"], if networked { "sandbox" } else { "none" });
     home.place.assert_gone();
 }
 

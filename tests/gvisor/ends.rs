@@ -188,7 +188,7 @@ fn wrong_usage_is_two_and_says_what() {
     usage(&["run", "--no-cfc", "--timeout", "soon", "--", "true"]).assert_says(2, &["--timeout"]);
     usage(&["run", "--sandbox-image", "x", "--", "true"]).assert_says(2, &["--sandbox-image"]);
     usage(&["run", "--no-cfc", "--env", "NOVALUE", "--", "true"]).assert_says(125, &["NAME=VALUE"]);
-    usage(&["run", "--", "true"]).assert_says(125, &["CFC policy"]);
+    usage(&["run", "--sandbox-cfc-policy", "", "--", "true"]).assert_says(125, &["CFC policy"]);
     assert_eq!(
         crate::common::walk(&place.tmp),
         Vec::<std::path::PathBuf>::new()

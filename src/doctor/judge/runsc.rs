@@ -22,13 +22,15 @@ pub(super) const GIVEN: [&str; 9] = [
     "log",
     "log-format",
 ];
+/// A flag of `runsc-cfc` alone.
+const FRONTS: &str = "cfc-walk-limit";
 const INSTALL: &str = "install release 20240729 or newer: scripts/install-store.sh fetches one";
 
 pub(super) fn judge(to: &mut Findings, runsc: &Runsc, scratch: &ScratchParent) {
     found(to, runsc);
     let date = version(to, &runsc.version);
     flags(to, &runsc.flags);
-    cfc(to, &runsc.cfc);
+    cfc(to, &runsc.cfc, &runsc.flags);
     control_socket(to, date, scratch);
 }
 
@@ -130,19 +132,29 @@ pub(super) fn flags(to: &mut Findings, answer: &Reading<Answer>) {
     }
 }
 
-/// Whether it tracks labels, by whether it knows the flag that asks for it.
-pub(super) fn cfc(to: &mut Findings, answer: &Reading<Answer>) {
+/// Whether it keeps labels, by whether it knows the flag that asks for it, and which kind it is:
+/// the project's own front lists flags that no other has.
+pub(super) fn cfc(to: &mut Findings, answer: &Reading<Answer>, flags: &Reading<Answer>) {
     let name = Name::RunscCfc;
     match answer {
-        Reading::Known(Answer::Wrote(_)) => to.pass(name, "known"),
+        Reading::Known(Answer::Wrote(_)) => {
+            let listed = flags.known().and_then(|answer| written(answer).ok());
+            let kind = listed.map(|text| text.lines().any(|line| flag(line) == Some(FRONTS)));
+            let kind = match kind {
+                Some(true) => "runsc-cfc before a stock runsc: labels by container",
+                Some(false) => "its own: labels as it tracks them",
+                None => "known",
+            };
+            to.pass(name, kind);
+        }
         Reading::Known(Answer::Failed(_)) => to.fail(
             name,
             "unknown",
             Words::new(
                 "this runsc does not know --cfc, so it tracks no labels, and the default mode \
                  enforces them",
-                "use a runsc with CFC, or run with --no-cfc, which says that the run wants no \
-                 policy and that no output is withheld",
+                "let scripts/install-store.sh put runsc-cfc before it, or run with --no-cfc, which \
+                 says that the run wants no policy and that no output is withheld",
             ),
         ),
         Reading::Known(Answer::TimedOut | Answer::NotStarted(_)) => {

@@ -202,18 +202,39 @@ fn control_sockets() {
 }
 
 #[test]
-fn labels_are_known_by_the_flag_that_asks_for_them() {
+fn labels_are_known_by_the_flag_that_asks_for_them_and_its_kind_by_those_it_lists() {
+    let front = wrote("  -cfc\n    \tkeep labels\n  -cfc-walk-limit entries\n");
+    let own = wrote("  -cfc\n    \ttrack\n  -root string\n");
+    let skipped = Reading::Skipped;
     let failed = Answer::Failed("exit status: 2".into());
     let words = ["does not know --cfc", "--no-cfc"];
     let silent = "not known: it does not answer";
-    let cases: [(Reading<Answer>, State, &str, &[&str]); 4] = [
-        (wrote("runsc version x"), State::Pass, "known", &[]),
-        (Reading::Known(failed), State::Fail, "unknown", &words),
-        (Reading::Known(Answer::TimedOut), State::Info, silent, &[]),
-        (Reading::Skipped, State::Info, "not probed", &[]),
+    let version = || wrote("runsc version x");
+    let by_container = "runsc-cfc before a stock runsc: labels by container";
+    let tracks = "its own: labels as it tracks them";
+    type Case<'a> = (
+        Reading<Answer>,
+        &'a Reading<Answer>,
+        State,
+        &'a str,
+        &'a [&'a str],
+    );
+    let cases: [Case<'_>; 6] = [
+        (version(), &front, State::Pass, by_container, &[]),
+        (version(), &own, State::Pass, tracks, &[]),
+        (version(), &skipped, State::Pass, "known", &[]),
+        (Reading::Known(failed), &own, State::Fail, "unknown", &words),
+        (
+            Reading::Known(Answer::TimedOut),
+            &skipped,
+            State::Info,
+            silent,
+            &[],
+        ),
+        (Reading::Skipped, &skipped, State::Info, "not probed", &[]),
     ];
-    for (answer, state, value, words) in cases {
-        let said = judged(|to| runsc::cfc(to, &answer));
+    for (answer, flags, state, value, words) in cases {
+        let said = judged(|to| runsc::cfc(to, &answer, flags));
         says(&said, Name::RunscCfc, state, value, words);
     }
 }
