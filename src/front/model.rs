@@ -881,6 +881,10 @@ mod steps {
     pub fn advance(slot: u8) -> Step {
         [3, slot, 5, 0]
     }
+    /// The first step of a front by itself.
+    pub fn look(slot: u8) -> Step {
+        [3, slot, 0, 0]
+    }
     pub fn read(slot: u8, at: u8) -> Step {
         [14, slot, at, 0]
     }
@@ -894,18 +898,19 @@ mod steps {
 
 #[test]
 fn what_is_rare_is_written_by_hand() {
-    use steps::{A, B, C, advance, end, link, put_labelled, put_public, read, start, write};
+    use steps::{A, B, C, advance, end, link, look, put_labelled, put_public, read, start, write};
     let attacks: [(Off, Vec<Step>); 4] = [
         (
             Off::TakeBeside,
             vec![
                 put_labelled(A),
+                // It has looked at those beside it before the other comes.
+                start(1, [0, 0, 1], true),
+                look(1),
                 start(0, [1, 0, 2], false),
                 advance(0),
                 read(0, A),
                 write(0, C),
-                // It can be told only by the one that runs, and sends at once.
-                start(1, [0, 0, 1], true),
                 advance(1),
                 read(1, C),
             ],
