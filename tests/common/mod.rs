@@ -95,19 +95,9 @@ impl Place {
         Ran::of(self.command(args).output().unwrap())
     }
 
-    /// The processes that name this place on their command line, zombies left out: they have none.
+    /// The processes that name this place on their command line.
     pub fn processes(&self) -> BTreeSet<u32> {
-        let place = self.dir.path().as_os_str().as_bytes();
-        let names = |pid: &u32| {
-            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            line.windows(place.len()).any(|window| window == place)
-        };
-        let own = std::process::id();
-        pids()
-            .into_iter()
-            .filter(|pid| *pid != own)
-            .filter(names)
-            .collect()
+        processes_of(self.dir.path())
     }
 
     /// Everything of this place is gone: processes, scratch trees, mounts.
@@ -147,6 +137,47 @@ impl Place {
             !mounts.windows(place.len()).any(|window| window == place),
             "a mount was left"
         );
+    }
+}
+
+/// What a test that failed left running goes before its directory.
+impl Drop for Place {
+    fn drop(&mut self) {
+        end_processes_of(self.dir.path());
+    }
+}
+
+/// The processes that name a path on their command line, zombies left out: they have none.
+pub fn processes_of(path: &Path) -> BTreeSet<u32> {
+    let own = std::process::id();
+    pids()
+        .into_iter()
+        .filter(|pid| *pid != own && is_of(*pid, path))
+        .collect()
+}
+
+fn is_of(pid: u32, path: &Path) -> bool {
+    let path = path.as_os_str().as_bytes();
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    line.windows(path.len()).any(|window| window == path)
+}
+
+/// Ends the processes that name a directory of the test's own, and waits until they are gone.
+pub fn end_processes_of(dir: &Path) {
+    // Those that are killed may have started others meanwhile.
+    for _ in 0..8 {
+        let left = processes_of(dir);
+        if left.is_empty() {
+            return;
+        }
+        for pid in left {
+            // Held before it is asked for again: the number is not another's by now.
+            let Some(process) = pidfd(pid).filter(|_| is_of(pid, dir)) else {
+                continue;
+            };
+            let _ = rustix::process::pidfd_send_signal(&process, rustix::process::Signal::KILL);
+            wait_readable(&process, NOT_HUNG);
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use runsc_driver::cfc::result::parse;
 use rustix::fs::{XattrFlags, lgetxattr, lremovexattr, lsetxattr};
 use serde_json::{Value, json};
 
-use crate::common::{is_root, store};
+use crate::common::{end_processes_of, is_root, store};
 
 pub const USER: &str = "user.commonfabric.cfc.contentLabel";
 pub const TRUSTED: &str = "trusted.cfc.contentLabel";
@@ -172,6 +172,13 @@ impl Ran {
     }
 }
 
+/// What a test that failed left running goes before its directory.
+impl Drop for Lab {
+    fn drop(&mut self) {
+        end_processes_of(self.dir.path());
+    }
+}
+
 impl Lab {
     pub fn new() -> Self {
         let dir = tempfile::Builder::new()
@@ -201,10 +208,12 @@ impl Lab {
         for path in [&lab.store.join("bin"), &lab.state, &lab.image.join("lib64")] {
             fs::create_dir_all(path).unwrap();
         }
-        // A link, since it is big; a copy where it is elsewhere.
+        // A link, since it is big; a copy where it is elsewhere, by another process: a child that
+        // is forked meanwhile would hold it open for writing, and it could not be executed.
         let (front, here) = (front_path(), lab.store.join("bin/runsc"));
         if fs::hard_link(&front, &here).is_err() {
-            fs::copy(&front, &here).unwrap();
+            let copied = Command::new("cp").arg(&front).arg(&here).status().unwrap();
+            assert!(copied.success());
         }
         symlink(stock(), lab.store.join("bin/runsc-gvisor")).unwrap();
         make_image(&lab.image);

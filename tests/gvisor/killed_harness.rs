@@ -190,6 +190,8 @@ fn killed(kind: &str) {
     let mut random = Random::new();
     let place = Place::new();
     let parent = place.tmp.join("cf-harness-runsc");
+    // The first may be killed before it has made that.
+    assert_eq!(place.run(&["true"]).code, Some(0));
     let mut with_sandbox = 0;
     let mut with_files = 0;
     for moment in 0..MOMENTS {
