@@ -49,8 +49,13 @@ impl Sight {
             .truncate(false)
             .mode(0o600)
             .open(&path)?;
+        // Without its name nothing is left of it, wherever we are killed. A process of this number
+        // in another namespace may have taken the name away first.
+        match std::fs::remove_file(&path) {
+            Err(err) if err.kind() != io::ErrorKind::NotFound => return Err(err),
+            _ => {}
+        }
         let trusted = can_use_trusted(&file);
-        std::fs::remove_file(&path)?;
         Ok(Self {
             trusted,
             uid: rustix::process::geteuid().as_raw(),

@@ -102,6 +102,8 @@ pub struct Links {
 
 /// How many files with several names a registration lists.
 const MOST_LINKS: usize = 4096;
+/// What is being written, until it is whole.
+const PARTIAL: &str = "partial";
 
 impl Links {
     /// These, sorted.
@@ -358,7 +360,7 @@ impl Locked<'_> {
             // Killed before it was registered, or after all was done.
             Ok(None) => {
                 if dead.is_some() {
-                    std::fs::remove_file(&lock).map_err(failed(&lock, "removed"))?;
+                    self.remove(token)?;
                 }
                 Ok(None)
             }
@@ -375,8 +377,11 @@ impl Locked<'_> {
     /// # Errors
     /// It cannot be removed.
     pub fn remove(&self, token: &str) -> Result<(), RegistryError> {
+        let record = self.registry.record_path(token);
+        // Its lock is the last, by which whoever is killed here is found.
         for path in [
-            self.registry.record_path(token),
+            record.with_extension(PARTIAL),
+            record,
             self.registry.lock_path(token),
         ] {
             match std::fs::remove_file(&path) {
@@ -398,6 +403,10 @@ impl Locked<'_> {
         let mut marks = Vec::new();
         for entry in std::fs::read_dir(&dir).map_err(failed(&dir, "read"))? {
             let path = entry.map_err(failed(&dir, "read"))?.path();
+            if path.extension().is_some_and(|kind| kind == PARTIAL) {
+                // Nobody else writes now: its writer was killed, before what it tells of was done.
+                let _ = std::fs::remove_file(&path);
+            }
             if path.extension().is_some_and(|kind| kind == "json") {
                 let mark = get(&path).ok().flatten();
                 marks.push((path, mark));
@@ -420,7 +429,7 @@ impl Locked<'_> {
     }
 
     fn put(&self, path: &Path, value: &impl Serialize, sync: bool) -> Result<(), RegistryError> {
-        let partial = path.with_extension("partial");
+        let partial = path.with_extension(PARTIAL);
         let write = || -> io::Result<()> {
             let mut file = OpenOptions::new()
                 .write(true)
