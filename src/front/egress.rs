@@ -82,6 +82,7 @@ pub fn overlay_elsewhere(args: &Args) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::front::mounts::{FileId, Tree};
     use std::ffi::OsString;
 
     fn of(line: &str) -> Option<String> {
@@ -120,6 +121,35 @@ mod tests {
         ] {
             assert_eq!(of(line).as_deref(), expected, "{line}");
         }
+    }
+
+    #[test]
+    fn a_writable_mount_of_another_machine_lets_out_what_is_written_to_it() {
+        let args = ["--network=none", "run", "c"].map(OsString::from);
+        let args = Args::parse(args).unwrap();
+        let with = |kind: Option<&str>, writable| {
+            let bind = Bind {
+                destination: "/work".into(),
+                source: "/net".into(),
+                trees: vec![Tree {
+                    path: "/net".into(),
+                    id: FileId(1, 2),
+                    device: "0:41".into(),
+                    place: "/".into(),
+                    ancestors: Vec::new(),
+                    writable,
+                    elsewhere: kind.map(str::to_owned),
+                }],
+            };
+            egress(&args, args.command.as_ref().unwrap(), &[bind])
+        };
+        let told = with(Some("nfs4"), true);
+        assert_eq!(
+            told.as_deref(),
+            Some("the writable mount /net, which is nfs4")
+        );
+        assert_eq!(with(Some("nfs4"), false), None);
+        assert_eq!(with(None, true), None);
     }
 
     #[test]

@@ -17,10 +17,12 @@ use crate::cfc::time::iso_millis;
 pub struct Log(pub Option<PathBuf>);
 
 impl Log {
-    /// Says why nothing was started, as runsc says why it failed.
+    /// Says why nothing was started: in the log, or on standard error where there is none. Standard
+    /// error may be the command's, and whoever named a log reads it.
     pub fn refuse(&self, refusal: &Refusal) {
-        self.record("error", refusal.code(), &refusal.to_string());
-        let _ = writeln!(io::stderr(), "{refusal}");
+        if !self.record("error", refusal.code(), &refusal.to_string()) {
+            let _ = writeln!(io::stderr(), "{refusal}");
+        }
     }
 
     /// Says what an operator may want to know. It is no failure: the record's level says so.
@@ -28,8 +30,9 @@ impl Log {
         self.record("warning", code, message);
     }
 
-    fn record(&self, level: &str, code: &str, message: &str) {
-        let Some(path) = &self.0 else { return };
+    /// Whether it was recorded.
+    fn record(&self, level: &str, code: &str, message: &str) -> bool {
+        let Some(path) = &self.0 else { return false };
         let time = iso_millis(SystemTime::now());
         let record = json!({"msg": message, "level": level, "code": code, "time": time});
         let written = OpenOptions::new()
@@ -39,7 +42,9 @@ impl Log {
             .and_then(|mut file| file.write_all(record.to_string().as_bytes()));
         if let Err(err) = written {
             let _ = writeln!(io::stderr(), "{}: {err}", path.display());
+            return false;
         }
+        true
     }
 }
 

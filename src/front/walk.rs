@@ -209,7 +209,7 @@ impl Walk<'_> {
         children: &mut Vec<Job>,
         buffer: &mut [MaybeUninit<u8>],
     ) {
-        let at = || self.root.join(std::ffi::OsStr::from_bytes(&job.dir));
+        let at = || under(self.root, &job.dir);
         let dir = match open_dir(root, &job.dir) {
             Ok(dir) => dir,
             // It was removed, or something else is in its place, since its parent was read.
@@ -436,5 +436,74 @@ impl Queue {
         if wake {
             self.changed.notify_all();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::front::policy::Unseen;
+
+    /// Changes the directory that is read, as many times as it is told to.
+    struct Meddler<'a> {
+        dir: &'a Path,
+        left: &'a AtomicU64,
+    }
+
+    impl Visit for Meddler<'_> {
+        fn visit(&mut self, entry: &Entry<'_>) {
+            let more = |left: u64| left.checked_sub(1);
+            let is_root = entry.name.is_empty();
+            let left = &self.left;
+            if is_root
+                || left
+                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+                    .is_err()
+            {
+                return;
+            }
+            // Until its time is another: the clock of files ticks.
+            let time = || changed_at(&rustix::fs::stat(self.dir).unwrap());
+            let (before, made) = (time(), self.dir.join("made"));
+            while time() == before {
+                File::create(&made).unwrap();
+                std::fs::remove_file(&made).unwrap();
+            }
+        }
+
+        fn open(&mut self, _: &[u8]) {}
+        fn again(&mut self) {}
+    }
+
+    #[test]
+    fn a_directory_that_changes_each_time_it_is_read_is_in_doubt() {
+        let dir = tempfile::tempdir().unwrap();
+        File::create(dir.path().join("file")).unwrap();
+        let sight = Sight::probe(dir.path(), Unseen::None).unwrap();
+        let doubts = |times: u64, tolerant| {
+            let (left, limits) = (
+                AtomicU64::new(times),
+                Limits::new(1000, Duration::from_secs(60)),
+            );
+            let walk = Walk {
+                root: dir.path(),
+                sight: &sight,
+                limits: &limits,
+                tolerant,
+            };
+            let meddler = || Meddler {
+                dir: dir.path(),
+                left: &left,
+            };
+            let (_, found) = walk.run(meddler);
+            found.doubts().to_vec()
+        };
+        assert_eq!(doubts(0, false), []);
+        // Once more it is read.
+        assert_eq!(doubts(1, false), []);
+        let at = dir.path().display().to_string();
+        assert_eq!(doubts(1000, false), [Doubt::ChangedDuringLook(at)]);
+        assert_eq!(doubts(1000, true), []);
     }
 }

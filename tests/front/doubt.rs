@@ -4,12 +4,12 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use nix::mount::{MsFlags, mount};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use serde_json::json;
 
 use crate::common::is_root;
-use crate::lab::{Call, Lab, SECRET, atoms, clear, label, label_of, put};
+use crate::lab::{Call, Lab, SECRET, USER, atoms, clear, label, label_of, put, set};
 
 #[test]
 fn an_attribute_that_is_no_label_is_no_ones() {
@@ -102,6 +102,26 @@ impl Drop for OfAnother<'_> {
     }
 }
 
+/// A filesystem without attributes, in this thread's own mount namespace.
+struct WithoutAttributes<'a>(&'a Path);
+
+impl<'a> WithoutAttributes<'a> {
+    fn new(path: &'a Path) -> Self {
+        unshare(CloneFlags::CLONE_NEWNS).unwrap();
+        let none = None::<&str>;
+        mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
+        fs::create_dir(path).unwrap();
+        mount(Some("ramfs"), path, Some("ramfs"), MsFlags::empty(), none).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for WithoutAttributes<'_> {
+    fn drop(&mut self) {
+        let _ = umount2(self.0, MntFlags::MNT_DETACH);
+    }
+}
+
 #[test]
 fn a_directory_that_the_container_may_enter_and_we_cannot_list_is_in_doubt() {
     let lab = Lab::new();
@@ -137,18 +157,9 @@ fn what_cannot_be_labelled_keeps_the_mount_marked_until_it_can() {
     label(&vault.join("secret"), "finance");
     lab.set_policy(json!({"unseen_trusted_labels": "none"}));
     let dir = work.join("dir");
-    let other = if is_root() {
-        // A filesystem without attributes, in this thread's own mount namespace.
-        unshare(CloneFlags::CLONE_NEWNS).unwrap();
-        let none = None::<&str>;
-        mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
-        fs::create_dir(&dir).unwrap();
-        mount(Some("ramfs"), &dir, Some("ramfs"), MsFlags::empty(), none).unwrap();
-        None
-    } else {
-        // Sticky, and not ours: a file can be made in it, and no attribute set on it.
-        Some(OfAnother::new(&dir, "1777"))
-    };
+    let _mounted = is_root().then(|| WithoutAttributes::new(&dir));
+    // Sticky, and not ours: a file can be made in it, and no attribute set on it.
+    let other = (!is_root()).then(|| OfAnother::new(&dir, "1777"));
     let mut call = Call::new(
         "cat /other/secret >/work/dir/copy",
         &[(&vault, "/other"), (&work, "/work")],
@@ -200,4 +211,38 @@ fn a_read_only_file_of_the_policy_is_labelled_or_marked() {
     lab.label_paths("/work/key", "k");
     lab.sh(&work, "exit 0").assert_labelled(&["k"]);
     assert_eq!(atoms(&work.join("key")), ["k"]);
+}
+
+#[test]
+fn a_full_filesystem_keeps_the_mount_marked() {
+    let lab = Lab::new();
+    let (vault, work) = (lab.mount("vault"), lab.mount("work"));
+    put(&vault.join("secret"), SECRET);
+    label(&vault.join("secret"), "finance");
+    lab.set_policy(json!({"unseen_trusted_labels": "none"}));
+    let run = |room: &str| {
+        let fill = "for i in 1 2 3 4 5 6 7 8; do cat /other/secret >/work/f$i; done; cat /work/f1";
+        let script = format!("{fill} 2>/tmp/no");
+        let mut call = Call::new(&script, &[(&vault, "/other"), (&work, "/work")]);
+        call.mounts[0].2 = "ro";
+        // In a mount namespace of the call's own, so that everybody may mount.
+        let mount = format!("mount -t tmpfs -o {room} full \"$0\"; exec \"$@\"");
+        let work = work.to_str().unwrap();
+        call.under = vec!["unshare", "-r", "-m", "sh", "-ec", &mount, work];
+        lab.run(&call)
+    };
+    // The filesystem counts attributes as inodes: the files take them all.
+    let ran = run("nr_inodes=5");
+    assert!(ran.out.starts_with(SECRET), "{ran:?}");
+    ran.assert_labelled(&["finance"]);
+    ran.assert_told("cfc-mount-marked");
+    assert_eq!(lab.registered("marks").len(), 1);
+
+    // The control: with room there is no other mark, where such a filesystem holds attributes.
+    let probe = tempfile::NamedTempFile::new_in("/dev/shm").unwrap();
+    let holds = set(probe.path(), USER, b"{}").is_ok();
+    let ran = run("nr_inodes=1000");
+    ran.assert_labelled(&["finance"]);
+    let told = ran.log.iter().any(|one| one["code"] == "cfc-mount-marked");
+    assert_eq!(told, !holds, "{ran:?}");
 }
