@@ -38,7 +38,7 @@ Until then, runs are to name another: --network none"
 
     say "
 It works. To go on, from a directory of yours (it appears as /workspace):
-  $target/release/runsc-driver run ${network[*]} -- python3 -c 'print(6 * 7)'
+  $target/release/runsc-driver run ${network[*]:+${network[*]} }-- python3 -c 'print(6 * 7)'
   $HOME/.local/share/runsc-cfc/bin/runsc label --help
   $target/release/runsc-driver run --help"
 }

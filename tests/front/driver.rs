@@ -125,12 +125,42 @@ fn a_rule_that_refuses_is_a_refusal_of_the_drivers_own() {
 }
 
 #[test]
+fn the_default_network_is_egress_whatever_it_leads_to() {
+    let home = Home::new();
+    let run = |flags: &[&str]| {
+        let args = [&["run", "--json"], flags, &["--", "cat", "secret"]].concat();
+        Ran::of(home.command(&args).output().unwrap()).json()
+    };
+    let secret = home.place.workspace.join("secret");
+    put(&secret, SECRET);
+    // The control: without a label it runs there, and is observed.
+    let told = run(&[]);
+    assert_eq!(told["cfc"]["verdict"], "observed", "{told:#}");
+    assert_eq!(told["stdout"]["data"], SECRET, "{told:#}");
+
+    label(&secret, "finance");
+    // What the driver's rules let out of its namespace the front does not know.
+    for flags in [&[][..], &["--egress", "loopback"], &["--egress", "none"]] {
+        let told = run(flags);
+        assert_eq!(told["code"], "label-rule", "{told:#}");
+        let message = told["message"].as_str().unwrap();
+        assert!(message.contains("--network=none"), "{message}");
+    }
+    let told = run(&["--network", "none"]);
+    assert_eq!(told["cfc"]["verdict"], "opaque", "{told:#}");
+    home.place.assert_gone();
+}
+
+#[test]
 fn without_a_policy_it_runs_over_no_labels_unless_told_to() {
     let home = Home::new();
     put(&home.place.workspace.join("secret"), SECRET);
     label(&home.place.workspace.join("secret"), "finance");
     let ran = home.run(&["--no-cfc", "--json"], &["cat", "secret"]);
     assert_eq!(ran.json()["code"], "label-rule", "{ran:?}");
+    // Once, though standard error is the command's.
+    let said = home.run(&["--no-cfc"], &["cat", "secret"]).err();
+    assert_eq!(said.matches("--cfc-ignore-labels").count(), 1, "{said}");
     let ran = home.run(&["--no-cfc", "--ignore-labels"], &["cat", "secret"]);
     ran.assert(0, SECRET, "");
     // It says what is given up where one reads what the flag is.
