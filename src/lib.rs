@@ -28,6 +28,7 @@ pub mod doctor;
 pub mod driver;
 #[cfg(target_os = "linux")]
 pub mod front;
+pub mod handoff;
 pub mod host;
 pub mod launch;
 pub mod leftovers;
