@@ -32,12 +32,12 @@ pub struct Finished<'a> {
     pub unaccounted: Option<&'a str>,
 }
 
-/// A sidecar that lines are appended to, or none.
+/// A file that lines of JSON are appended to, or none. Best effort.
 #[derive(Debug, Default)]
-pub struct Sidecar(Option<Mutex<File>>);
+pub struct LineLog(Option<Mutex<File>>);
 
-impl Sidecar {
-    /// No sidecar.
+impl LineLog {
+    /// No file.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
@@ -51,9 +51,39 @@ impl Sidecar {
         Ok(Self(Some(Mutex::new(files::open_append(path)?))))
     }
 
+    /// One line, by one write, so that lines of two writers never mix.
+    pub fn line(&self, line: &Value) {
+        if let Some(file) = &self.0 {
+            let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Err(err) = file.write_all(format!("{line}\n").as_bytes()) {
+                tracing::warn!(%err, "a line of a log was lost");
+            }
+        }
+    }
+}
+
+/// The sidecar, or none.
+#[derive(Debug, Default)]
+pub struct Sidecar(LineLog);
+
+impl Sidecar {
+    /// No sidecar.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Appends to a file, made where it is missing.
+    ///
+    /// # Errors
+    /// [`FileError`] where it cannot be opened.
+    pub fn open(path: &Path) -> Result<Self, FileError> {
+        Ok(Self(LineLog::open(path)?))
+    }
+
     /// A child is about to start.
     pub fn started(&self, child: &str, kind: &str, label: &str) {
-        self.line(&json!({
+        self.0.line(&json!({
             "event": "agent_started",
             "child": child,
             "kind": kind,
@@ -73,17 +103,7 @@ impl Sidecar {
         if let (Some(why), Value::Object(members)) = (end.unaccounted, &mut line) {
             members.insert("unaccounted".into(), why.into());
         }
-        self.line(&line);
-    }
-
-    /// One line, by one write, so that lines of two writers never mix.
-    fn line(&self, line: &Value) {
-        if let Some(file) = &self.0 {
-            let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Err(err) = file.write_all(format!("{line}\n").as_bytes()) {
-                tracing::warn!(%err, "a line of the sidecar was lost");
-            }
-        }
+        self.0.line(&line);
     }
 }
 

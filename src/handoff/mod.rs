@@ -7,11 +7,18 @@
 //!
 //! Everything here reaches gVisor through [`Driver`](crate::Driver) alone.
 
+pub mod broker;
+pub mod child;
+pub mod correlation;
 pub mod digest;
 pub mod events;
 pub(crate) mod files;
 pub mod host;
 pub mod journal;
+pub mod redact;
+#[cfg(test)]
+pub(crate) mod testing;
 pub(crate) mod text;
+pub(crate) mod time;
 
 pub use files::FileError;
