@@ -67,7 +67,6 @@ pub(crate) fn make_dirs(dir: &Path) -> Result<(), FileError> {
 }
 
 /// Makes a private directory that must not be there.
-#[expect(dead_code, reason = "the bundles come next")]
 pub(crate) fn make_dir(dir: &Path) -> Result<(), FileError> {
     DirBuilder::new()
         .mode(0o700)

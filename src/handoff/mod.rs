@@ -7,6 +7,8 @@
 //!
 //! Everything here reaches gVisor through [`Driver`](crate::Driver) alone.
 
+pub mod artifacts;
+pub(crate) mod beneath;
 pub mod broker;
 pub mod child;
 pub mod correlation;

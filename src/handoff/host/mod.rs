@@ -17,4 +17,5 @@ pub use document::{
     read,
 };
 pub use ledger::{Allocator, LedgerError, Owner};
+pub(crate) use template::is_name as is_plain_name;
 pub use template::{Block, ChildTemplate, Kind, ordinals_of, substitute};
