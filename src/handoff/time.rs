@@ -13,7 +13,6 @@ pub(crate) fn text(moment: SystemTime) -> String {
 }
 
 /// A moment in milliseconds since the epoch, as a text.
-#[expect(dead_code, reason = "the envelopes come next")]
 pub(crate) fn text_of_millis(millis: u64) -> String {
     text(SystemTime::UNIX_EPOCH + Duration::from_millis(millis))
 }
