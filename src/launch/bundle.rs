@@ -46,6 +46,10 @@ impl BundleDir {
             for dir in [&overlay.upper, &overlay.work, &overlay.merged] {
                 make_dir(dir)?;
             }
+            // The upper one's mode is that of the container's `/`, where a user may not be ours.
+            std::fs::metadata(&overlay.lower)
+                .and_then(|image| std::fs::set_permissions(&overlay.upper, image.permissions()))
+                .map_err(failed(&overlay.upper))?;
         }
         Ok(bundle)
     }

@@ -237,6 +237,15 @@ fn a_container_has_no_capabilities_and_a_bounded_tmp() {
 }
 
 #[test]
+fn a_mount_point_that_the_image_lacks_leaves_its_modes_as_they_are() {
+    let place = Place::new();
+    let flags = ["--ro-bind", "/usr/share", "/not/there"];
+    place
+        .run_with(&flags, &["stat", "-c", "%a", "/", "/not", "/usr"])
+        .assert(0, "755\n755\n755\n", "");
+}
+
+#[test]
 fn roots_driver_says_that_it_cannot_write_somebody_elses_workspace() {
     let place = Place::new();
     if !is_root() {
