@@ -14,4 +14,4 @@ need_packages "${TEST_PACKAGES[@]}"
 # The build that the tests use, so that nothing is compiled twice.
 cargo build --locked --bin runsc-cfc
 scripts/install-store.sh --front "$(target_directory .)/debug/runsc-cfc"
-cargo nextest run --locked --test gvisor --test front "$@"
+cargo nextest run --locked --test gvisor --test front --test handoff "$@"

@@ -19,7 +19,7 @@ main() {
     else
         cargo build --locked --bin runsc-cfc
         scripts/install-store.sh --front "$(target_directory .)/debug/runsc-cfc"
-        cargo nextest run --locked --test gvisor --test front "$@"
+        cargo nextest run --locked --test gvisor --test front --test handoff "$@"
     fi
 }
 
@@ -49,7 +49,7 @@ run_as_user() {
     hand_over_file "$(target_directory .)/debug/runsc-cfc" "$dir/runsc-cfc"
     as_user chmod +x "$dir/runsc-cfc"
     as_user "$dir/workspace/scripts/install-store.sh" --front "$dir/runsc-cfc"
-    cargo nextest archive --locked --test gvisor --test front --archive-file "$archive"
+    cargo nextest archive --locked --test gvisor --test front --test handoff --archive-file "$archive"
     hand_over_file "$archive" "$dir/tests.tar.zst"
     hand_over_nextest
     as_user mkdir "$dir/extracted"
@@ -91,7 +91,7 @@ with_tunnel_device() {
 # What nextest and the tests read of the checkout.
 hand_over_workspace() {
     local path present=()
-    for path in Cargo.toml Cargo.lock .config src tests bundles schemas scripts ci; do
+    for path in Cargo.toml Cargo.lock .config src tests bundles schemas examples scripts ci; do
         [ ! -e "$path" ] || present+=("$path")
     done
     as_user mkdir "$dir/workspace"

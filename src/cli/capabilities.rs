@@ -92,11 +92,8 @@ pub(super) fn print(mut to: impl Write, command: Command) -> io::Result<()> {
 
 fn describe(mut command: Command) -> Capabilities {
     command.build();
-    let verbs = command
-        .get_subcommands()
-        .filter(|verb| verb.get_name() != "help" && !verb.is_hide_set())
-        .map(|verb| (verb.get_name().to_owned(), describe_verb(verb)))
-        .collect();
+    let mut verbs = BTreeMap::new();
+    add_verbs(&mut verbs, &command, "");
     let variables = SETTINGS.iter().map(|setting| setting.variable);
     Capabilities {
         schema: SCHEMA,
@@ -109,6 +106,18 @@ fn describe(mut command: Command) -> Capabilities {
         flags: flags(&command, |_| true),
         verbs,
         variables: variables.chain([VM_HOME]).collect(),
+    }
+}
+
+/// Adds a command's verbs, and theirs as `handoff run`.
+fn add_verbs(verbs: &mut BTreeMap<String, Verb>, command: &Command, above: &str) {
+    let shown = command
+        .get_subcommands()
+        .filter(|verb| verb.get_name() != "help" && !verb.is_hide_set());
+    for verb in shown {
+        let name = format!("{above}{}", verb.get_name());
+        add_verbs(verbs, verb, &format!("{name} "));
+        verbs.insert(name, describe_verb(verb));
     }
 }
 

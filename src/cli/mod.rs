@@ -1,10 +1,12 @@
 //! The command: one verb per file, rendering apart.
 
+mod bundle;
 mod capabilities;
 mod clean;
 mod doctor;
 mod exit;
 mod gc;
+mod handoff;
 mod json;
 mod plan_json;
 mod report;
@@ -47,6 +49,8 @@ enum Verb {
     Run(Box<run::Args>),
     Shell(Box<shell::Args>),
     Doctor(doctor::Args),
+    Handoff(handoff::Args),
+    Bundle(bundle::Args),
     Gc(gc::Args),
 }
 
@@ -62,6 +66,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         (Some(Verb::Run(args)), false) => run::main(*args),
         (Some(Verb::Shell(args)), false) => shell::main(&args),
         (Some(Verb::Doctor(args)), false) => doctor::main(&args),
+        (Some(Verb::Handoff(args)), false) => handoff::main(args),
+        (Some(Verb::Bundle(args)), false) => bundle::main(args),
         (Some(Verb::Gc(args)), false) => gc::main(&args),
         (None, true) => {
             // Whoever closed our standard output does not want it.

@@ -123,7 +123,7 @@ impl SandboxArgs {
     }
 }
 
-fn network(word: &str) -> Result<NetworkMode, String> {
+pub(super) fn network(word: &str) -> Result<NetworkMode, String> {
     [NetworkMode::None, NetworkMode::Sandbox, NetworkMode::Host]
         .into_iter()
         .find(|mode| mode.as_str() == word)

@@ -78,14 +78,21 @@ impl Tree {
 
     /// Opens a plain file with one name.
     pub(crate) fn file(&self, path: &Path) -> Result<File, NotRead> {
+        let file = self.file_of_any_links(path)?;
+        match file.metadata() {
+            Ok(found) if found.nlink() == 1 => Ok(file),
+            Ok(_) => Err(NotRead::HardLink),
+            Err(_) => Err(NotRead::Unavailable),
+        }
+    }
+
+    /// Opens a plain file, whatever other names it has.
+    pub(crate) fn file_of_any_links(&self, path: &Path) -> Result<File, NotRead> {
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
         let file = File::from(self.at(path, flags).map_err(not_read)?);
         let found = file.metadata().map_err(|_| NotRead::Unavailable)?;
         if !found.is_file() {
             return Err(NotRead::NotRegular);
-        }
-        if found.nlink() != 1 {
-            return Err(NotRead::HardLink);
         }
         Ok(file)
     }

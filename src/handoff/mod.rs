@@ -13,13 +13,16 @@ pub mod broker;
 pub mod child;
 pub mod contract;
 pub mod correlation;
+pub mod diagnosis;
 pub mod digest;
 pub mod envelope;
 pub mod events;
 pub(crate) mod files;
 pub mod host;
 pub mod journal;
+pub mod plan;
 pub mod redact;
+pub mod step;
 #[cfg(test)]
 pub(crate) mod testing;
 pub(crate) mod text;

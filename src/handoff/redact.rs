@@ -14,7 +14,7 @@ const WINDOW: usize = 64 * 1024;
 /// How much of a window is kept for the next look, in case a token goes across.
 const OVERLAP: usize = 4 * 1024;
 /// The longest token that is followed.
-const MAX_TOKEN: usize = 1024 * 1024;
+const MAX_TOKEN: usize = 256 * 1024;
 
 /// What looks like a secret, and what it is called.
 const PATTERNS: [(&str, &str); 6] = [

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 
+use crate::cfc::label::LabelView;
 use crate::driver::{
     BoxFuture, Call, CancellationToken, Captured, Cause, Driver, End, Error, Evidence, Exit,
     Observation, Outcome, Output, Released, SessionInfo, Stdin,
@@ -19,6 +20,7 @@ pub(crate) struct Inside {
     pub(crate) stdin: BufReader<Box<dyn AsyncRead + Send + Unpin>>,
     pub(crate) stdout: Box<dyn AsyncWrite + Send + Unpin>,
     pub(crate) host_uds: bool,
+    pub(crate) labels: LabelView,
 }
 
 impl Inside {
@@ -39,6 +41,8 @@ type Behave = dyn Fn(Inside) -> BoxFuture<'static, u8> + Send + Sync;
 pub(crate) struct FakeDriver {
     behave: Arc<Behave>,
     closing: CancellationToken,
+    description: Description,
+    observe: Observe,
     pub(crate) running: AtomicUsize,
     pub(crate) most: AtomicUsize,
     pub(crate) calls: AtomicUsize,
@@ -48,18 +52,39 @@ impl FakeDriver {
     pub(crate) fn new(
         behave: impl Fn(Inside) -> BoxFuture<'static, u8> + Send + Sync + 'static,
     ) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(Self::described(nothing_shown(), behave))
+    }
+
+    /// One that says this of itself.
+    pub(crate) fn described(
+        description: Description,
+        behave: impl Fn(Inside) -> BoxFuture<'static, u8> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
             behave: Arc::new(behave),
             closing: CancellationToken::new(),
+            description,
+            observe: Arc::new(Observation::Untracked),
             running: AtomicUsize::new(0),
             most: AtomicUsize::new(0),
             calls: AtomicUsize::new(0),
-        })
+        }
+    }
+
+    /// One whose calls have this verdict.
+    pub(crate) fn observing(
+        mut self,
+        observe: impl Fn(Released) -> Observation + Send + Sync + 'static,
+    ) -> Self {
+        self.observe = Arc::new(observe);
+        self
     }
 }
 
+type Observe = Arc<dyn Fn(Released) -> Observation + Send + Sync>;
+
 /// A description without mounts, of an image that is not there.
-fn nothing_shown() -> Description {
+pub(crate) fn nothing_shown() -> Description {
     Description {
         kind: "fake",
         default_working_directory: "/workspace".into(),
@@ -119,6 +144,7 @@ impl Driver for FakeDriver {
                 stdin: BufReader::new(stdin),
                 stdout,
                 host_uds: call.host_uds,
+                labels: call.labels,
             };
             let (end, code) = tokio::select! {
                 biased;
@@ -129,7 +155,7 @@ impl Driver for FakeDriver {
             Ok(Outcome {
                 container_id: "c-fake".into(),
                 end,
-                observation: Observation::Untracked(Released {
+                observation: (self.observe)(Released {
                     exit: code.map(|code| Exit {
                         code,
                         cause: Cause::Exit,
@@ -145,7 +171,7 @@ impl Driver for FakeDriver {
     }
 
     fn describe(&self) -> Description {
-        nothing_shown()
+        self.description.clone()
     }
 
     fn sessions(&self) -> Vec<SessionInfo> {
@@ -153,7 +179,15 @@ impl Driver for FakeDriver {
     }
 
     fn child(&self, _: &str) -> Result<Arc<dyn Driver>, Error> {
-        Err(Error::Closed)
+        Ok(Arc::new(Self {
+            behave: Arc::clone(&self.behave),
+            closing: CancellationToken::new(),
+            description: self.description.clone(),
+            observe: Arc::clone(&self.observe),
+            running: AtomicUsize::new(0),
+            most: AtomicUsize::new(0),
+            calls: AtomicUsize::new(0),
+        }))
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

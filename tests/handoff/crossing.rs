@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use runsc_driver::cfc::mode::EnforcementMode;
 use runsc_driver::config::{MountKind, MountRequest};
 use runsc_driver::direct::DirectDriver;
 use runsc_driver::handoff::broker::{
@@ -11,6 +12,7 @@ use runsc_driver::handoff::host::{Block, ChildTemplate, Kind};
 use runsc_driver::{Call, Driver, NetworkMode, SandboxConfig, SandboxOptions};
 
 use crate::common::{NOT_HUNG, Place, is_root, store};
+use crate::session::Session;
 
 fn options(place: &Place, work: &std::path::Path) -> SandboxOptions {
     let store = store();
@@ -21,6 +23,7 @@ fn options(place: &Place, work: &std::path::Path) -> SandboxOptions {
     );
     options.network = NetworkMode::None;
     options.rootless = !is_root();
+    options.mode = EnforcementMode::Disabled;
     options.native_store = Some(store);
     let _ = place;
     options
@@ -57,6 +60,7 @@ async fn a_shim_reaches_the_broker_through_its_mount() {
         template: ChildTemplate::new("c-{n}").unwrap(),
         kinds: [(Kind::new("k").unwrap(), spec)].into_iter().collect(),
         limits: Limits::default(),
+        labels: Default::default(),
     };
     let make: MakeChild = Arc::new(move |_| {
         Ok(ChildPlace {
@@ -116,3 +120,21 @@ try:
 except OSError as error:
     print(error.strerror)
 "#;
+
+#[test]
+fn the_containers_user_launches_and_hands_on() {
+    let child = "import json,os,sys\nsys.stdin.readline()\n\
+        print(json.dumps({'subrun_report': os.getuid()}))\n";
+    let step = "said = launch(child_id(HOST['ids'][0])).stdout.read().decode()\n\
+        report([os.getuid(), json.loads(said)['subrun_report']])\n";
+    let session = Session::new(1, step, child);
+    let handed = session.run_with(&["--user", "1234:1234"]);
+    if is_root() {
+        handed.assert_success();
+        let report = handed.output(&session, "report.json");
+        assert_eq!(report, serde_json::json!([1234, 1234]));
+    } else {
+        // Nobody else can give anything to another user.
+        assert_eq!(handed.error(), "user-when-rootless");
+    }
+}

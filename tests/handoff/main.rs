@@ -12,4 +12,10 @@
 #[expect(dead_code, reason = "another suite uses the rest")]
 mod common;
 
+mod checks;
 mod crossing;
+mod killed;
+mod network;
+mod session;
+mod sizes;
+mod verdicts;

@@ -33,6 +33,8 @@ fn the_flags_of_each_verb_are_those_that_it_parses() {
     );
     let doctor = names(&described["verbs"]["doctor"]["flags"]);
     assert_eq!(doctor, ["--json", "--only", "--no-probe", "--help"]);
+    let check = names(&described["verbs"]["handoff check"]["flags"]);
+    assert_eq!(check, ["--context", "--require-ready", "--root", "--help"]);
     let gc = names(&described["verbs"]["gc"]["flags"]);
     assert_eq!(gc, ["--dry-run", "--json", "--help"]);
     assert_eq!(

@@ -6,11 +6,13 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use super::capture::{Capture, CapturedFile};
+use super::labelled;
 use super::manifest::{
     BUNDLE_ID_PREFIX, MANIFEST, Manifest, ManifestError, content_digest, digest_value, self_digest,
 };
 use super::verify::{Verification, verify};
 use crate::cfc::json as strict;
+use crate::cfc::label::Label;
 use crate::handoff::digest::Sha256Hex;
 use crate::handoff::files::{self, FileError};
 
@@ -56,13 +58,19 @@ pub struct Sealed {
     pub verification: Verification,
 }
 
-/// Writes manifest and metadata beside captured files, and verifies the whole.
+/// The file of a labelled bundle that has its label. It is part of the bundle's contents, so that
+/// the same outputs without the label, or with another, are another bundle.
+const LABEL: &str = "label.json";
+
+/// Writes manifest and metadata beside captured files, and verifies the whole. With a label, each
+/// file has it on disk, and the manifest for each.
 ///
 /// # Errors
 /// [`BundleError`].
 pub fn seal(
     dir: &Path,
     capture: &Capture,
+    label: Option<&Label>,
     metadata: Map<String, Value>,
     created_at: &str,
 ) -> Result<Sealed, BundleError> {
@@ -71,6 +79,13 @@ pub fn seal(
         .iter()
         .map(|file| file.path.as_str())
         .collect();
+    let label_digest = match label {
+        Some(label) => {
+            paths.push(LABEL);
+            Some(write_label(dir, label)?)
+        }
+        None => None,
+    };
     paths.sort_unstable();
     let digest = content_digest(paths.iter().copied(), |path| File::open(dir.join(path)))
         .map_err(FileError::of("read", dir))?;
@@ -82,6 +97,20 @@ pub fn seal(
     files::write_new(&dir.join("metadata.json"), &metadata)?;
 
     let mut listed: Vec<_> = capture.files.iter().map(entry).collect();
+    if let Some(sha256) = &label_digest {
+        listed.push(json!({
+            "path": LABEL,
+            "kind": "label",
+            "contentType": "application/json",
+            "sha256": digest_value(sha256),
+        }));
+    }
+    if let Some(label) = label {
+        for file in &mut listed {
+            file["provenance"] =
+                json!({ "source": "runsc-driver", "metadata": { "cfcLabel": label } });
+        }
+    }
     listed.push(json!({
         "path": "metadata.json",
         "kind": "metadata",
@@ -114,6 +143,17 @@ pub fn seal(
         return Err(BundleError::TooLarge(bytes.len()));
     }
     files::write_new(&dir.join(MANIFEST), &bytes)?;
+    if let Some(label) = label {
+        for path in paths.iter().copied().chain(["metadata.json", MANIFEST]) {
+            let path = dir.join(path);
+            File::open(&path)
+                .and_then(|file| {
+                    labelled::put(&file, label)?;
+                    file.sync_all()
+                })
+                .map_err(FileError::of("label", &path))?;
+        }
+    }
     files::sync_dir(dir)?;
 
     let verification = verify(dir);
@@ -125,6 +165,12 @@ pub fn seal(
         }),
         Some(violation) => Err(BundleError::Unverified(violation.message.clone())),
     }
+}
+
+fn write_label(dir: &Path, label: &Label) -> Result<Sha256Hex, BundleError> {
+    let text = pretty(&json!(label));
+    files::write_new(&dir.join(LABEL), &text)?;
+    Ok(Sha256Hex::of(&text))
 }
 
 fn pretty(value: &Value) -> Vec<u8> {

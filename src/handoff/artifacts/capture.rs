@@ -49,6 +49,18 @@ impl Default for CaptureLimits {
     }
 }
 
+impl CaptureLimits {
+    /// The same for so many bytes, in one file and in all.
+    #[must_use]
+    pub fn up_to(self, bytes: u64) -> Self {
+        Self {
+            max_file: bytes,
+            max_total: bytes,
+            ..self
+        }
+    }
+}
+
 /// What a step is to make.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Declared {

@@ -45,6 +45,19 @@ pub(crate) fn copy(from: &mut dyn Read, to: &mut dyn Write, limit: u64) -> io::R
     })
 }
 
+/// Hashes at most so many bytes, and tells how many there were.
+pub(crate) fn hash_up_to(from: &mut dyn Read, limit: u64) -> io::Result<(u64, Sha256Hex)> {
+    let copied = copy(from, &mut io::sink(), limit)?;
+    Ok((copied.bytes, copied.sha256))
+}
+
+/// Reads at most so many bytes.
+pub(crate) fn read_up_to(from: &mut dyn Read, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    copy(from, &mut bytes, limit)?;
+    Ok(bytes)
+}
+
 /// Tells text from other bytes as they come.
 #[derive(Debug, Default)]
 struct Text {

@@ -4,6 +4,7 @@
 mod bundle;
 mod capture;
 mod content;
+mod labelled;
 mod manifest;
 mod path;
 mod store;
@@ -11,6 +12,7 @@ mod verify;
 
 pub use bundle::{BundleError, Sealed, seal};
 pub use capture::{Capture, CaptureLimits, CapturedFile, Declared, OUTPUTS, capture};
+pub(crate) use content::{copy as copy_up_to, hash_up_to, read_up_to};
 pub use manifest::{BUNDLE_ID_PREFIX, Manifest, ManifestError, content_digest, self_digest};
 pub use path::{OddPath, PayloadPath};
 pub use store::{Aside, Expected, Import, ImportError, Store};

@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::content;
 use super::manifest::{MANIFEST, Manifest};
 use super::path::PayloadPath;
 use super::verify::{Verification, verify};
+use super::{content, labelled};
 use crate::cfc::json as strict;
 use crate::handoff::beneath::Tree;
 use crate::handoff::digest::Sha256Hex;
@@ -353,6 +353,7 @@ fn copy_bundle(source: &Path, manifest: &Manifest, into: &Path) -> Result<(), Im
         let failed = |what| FileError::of(what, &target);
         let mut to: File = create_new(&target, 0o600).map_err(failed("write"))?;
         let copied = content::copy(&mut from, &mut to, limit).map_err(failed("copy"))?;
+        labelled::carry(&from, &to).map_err(failed("label"))?;
         to.sync_all().map_err(failed("sync"))?;
         room = room.saturating_sub(copied.bytes);
     }

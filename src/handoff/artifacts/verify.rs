@@ -26,7 +26,7 @@ mod inside;
 mod url;
 
 /// The largest file that is hashed.
-const MAX_FILE: u64 = 1024 * 1024 * 1024;
+const MAX_FILE: u64 = 8 * 1024 * 1024 * 1024;
 /// How many entries of a bundle are looked at.
 const BOUNDS: Bounds = Bounds {
     entries: 50_000,
@@ -109,6 +109,17 @@ impl Verification {
     pub(super) fn of(mut self, dir: PathBuf) -> Self {
         self.bundle_directory = dir;
         self
+    }
+
+    /// What an envelope says of it: where the bundle is in its store, and nothing of the host.
+    #[must_use]
+    pub fn in_store(&self, id: &str) -> serde_json::Value {
+        serde_json::json!({
+            "schema": self.schema,
+            "bundleDirectory": format!("artifacts/{id}"),
+            "valid": self.valid,
+            "violations": self.violations,
+        })
     }
 }
 

@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use super::files::FileError;
 use super::host::{Block, ChildTemplate, Kind};
 use super::journal::Entry;
+use crate::cfc::label::LabelView;
 use crate::driver::Driver;
 pub use admission::{Admission, KindSpec, Refusal};
 use client::Client;
@@ -87,6 +88,8 @@ pub struct Grant {
     pub kinds: BTreeMap<Kind, KindSpec>,
     /// The bounds.
     pub limits: Limits,
+    /// The labels of the step, which are those of all that its children are given.
+    pub labels: LabelView,
 }
 
 /// What became of a step's launches.
@@ -104,6 +107,7 @@ struct Shared {
     admission: Mutex<Admission>,
     recorder: Recorder,
     limits: Limits,
+    labels: LabelView,
     slots: Semaphore,
     closing: CancellationToken,
     make_child: MakeChild,
@@ -145,6 +149,7 @@ impl Broker {
             admission: Mutex::new(Admission::new(grant.block, grant.template, grant.kinds)),
             recorder: Recorder::new(records),
             limits: grant.limits,
+            labels: grant.labels,
             closing: CancellationToken::new(),
             make_child,
         });
@@ -164,6 +169,7 @@ impl Broker {
         {
             while connections.join_next().await.is_some() {}
         }
+        self.shared.recorder.fanout("fanout.completed", None);
         let (workers, refusals, notices) = self.shared.recorder.close();
         Launches {
             workers,

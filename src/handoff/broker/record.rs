@@ -11,7 +11,7 @@ use crate::handoff::child::Request;
 use crate::handoff::correlation::Correlation;
 use crate::handoff::events::{Finished, LineLog, Sidecar};
 use crate::handoff::journal::{Attempt, Call, Entry, Failure, Journal, Outcome, Replay};
-use crate::handoff::redact::Redactor;
+use crate::handoff::redact::{Redactor, is_out_of_place};
 use crate::handoff::text::flat;
 use crate::handoff::time::{self, millis};
 
@@ -122,11 +122,12 @@ impl Recorder {
 
     pub(super) fn label(&self, request: &Request) -> String {
         let label = request.label.as_deref().unwrap_or(&request.kind);
-        flat(&self.records.redactor.text(label), LABEL)
+        in_place(flat(&self.records.redactor.text(label), LABEL), "unnamed")
     }
 
     fn reason(&self, reason: &str) -> String {
-        flat(&self.records.redactor.text(reason), REASON)
+        let reason = flat(&self.records.redactor.text(reason), REASON);
+        in_place(reason, "the child's reason is held back")
     }
 
     /// What an earlier run resolved this call to.
@@ -382,6 +383,14 @@ impl Recorder {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A script's text, where it may be in an envelope.
+fn in_place(text: String, otherwise: &str) -> String {
+    match is_out_of_place(&text) {
+        None => text,
+        Some(_) => otherwise.to_owned(),
     }
 }
 

@@ -240,6 +240,8 @@ async fn run(
     call.stdout = Output::Stream(Box::new(child_stdout));
     call.output_cap = STDERR;
     call.cancel = cancel.clone();
+    // What a labelled step says is as labelled as the step.
+    call.labels = shared.labels.clone();
 
     let deadline = Deadline::after(Some(shared.limits.deadline));
     let mut grace = Deadline::after(None);
@@ -323,7 +325,14 @@ fn done(stop: Option<Stop>, result: Result<Ran, Error>) -> Done {
     let broken = |reason: String| Done::Ended(Ended::Broken(reason));
     let ran = match (result, stop) {
         (_, Some(Stop::Closing)) => return Done::Closing,
-        (Err(err), _) => return broken(err.to_string()),
+        (Err(err), _) => {
+            // Its sentence may name paths of the host; who asks is a script.
+            tracing::warn!(%err, "a child could not run");
+            return broken(format!(
+                "the child's sandbox could not run it ({})",
+                err.code()
+            ));
+        }
         (Ok(ran), _) => ran,
     };
     match (ran.end, stop) {

@@ -52,6 +52,7 @@ impl Stage {
             template: ChildTemplate::new("s-c-{n}").unwrap(),
             kinds: [(Kind::new("scout").unwrap(), scout)].into_iter().collect(),
             limits,
+            labels: Default::default(),
         };
         let records = Records {
             journal: Some(Journal::open(&dir.path().join("journal.jsonl")).unwrap().0),
@@ -213,20 +214,41 @@ async fn a_child_gets_what_the_host_says_and_its_report_comes_back() {
     assert_eq!(launches.notices, []);
 }
 
+/// The most memory that this process had, in KiB.
+fn peak_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let number = line.unwrap().split_whitespace().nth(1);
+    number.unwrap().parse().unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn two_hundred_children_keep_their_order_and_their_bounds() {
     let limits = Limits {
         max_concurrent: 8,
         ..Limits::default()
     };
-    let stage = Stage::new(200, limits, answer);
+    // Each prints much that is no event before it reports.
+    let noisy = |mut inside: Inside| -> crate::driver::BoxFuture<'static, u8> {
+        Box::pin(async move {
+            let noise = format!("{}\n", "n".repeat(1023)).repeat(1024);
+            inside.say(&noise).await;
+            answer(inside).await
+        })
+    };
+    let stage = Stage::new(200, limits, noisy);
     let launches: Vec<_> = (11..211)
         .rev()
-        .map(|n| tokio::spawn(launch(stage.socket(), format!("s-c-{n}"), "scout")))
+        .map(|n| {
+            let launched = launch(stage.socket(), format!("s-c-{n}"), "scout");
+            tokio::spawn(async move { launched.await.1 })
+        })
         .collect();
     for launch in launches {
-        assert_eq!(launch.await.unwrap().1, Some(0));
+        assert_eq!(launch.await.unwrap(), Some(0));
     }
+    // Of 200 MiB no more is held than a few pipes' worth; the test is a process of its own.
+    assert!(peak_memory() < 192 * 1024, "{} KiB", peak_memory());
     assert!(stage.driver.most.load(Ordering::SeqCst) <= 8);
     assert_eq!(stage.driver.calls.load(Ordering::SeqCst), 200);
     assert_eq!(stage.lines("events.jsonl").len(), 400);

@@ -163,6 +163,13 @@ impl Allocator {
         state.next = block.last() + 1;
         Ok(block)
     }
+
+    /// The ordinal that the next block begins with, as long as nobody else is faster.
+    #[must_use]
+    pub fn next_first(&self) -> u64 {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.next
+    }
 }
 
 /// The length up to the last whole record, to which a torn tail is cut, and the highest ordinal.

@@ -143,6 +143,15 @@ impl Outcome {
             Self::DidNotFinish { failure, .. } => failure.word(),
         }
     }
+
+    /// The child's id, where one was launched.
+    #[must_use]
+    pub fn attempt_id(&self) -> Option<&str> {
+        match self {
+            Self::Finished { attempt, .. } => Some(&attempt.attempt_id),
+            Self::DidNotFinish { attempt, .. } => Some(&attempt.as_ref()?.attempt_id),
+        }
+    }
 }
 
 /// A resolved call.

@@ -26,6 +26,7 @@ fn bundle(dir: &Path, content: &[u8]) {
     seal(
         dir,
         &capture.unwrap(),
+        None,
         Map::new(),
         &crate::handoff::time::now(),
     )

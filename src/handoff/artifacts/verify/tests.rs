@@ -31,6 +31,7 @@ fn bundle() -> tempfile::TempDir {
     let sealed = seal(
         &into,
         &capture.unwrap(),
+        None,
         Map::new(),
         "2026-01-31T12:00:00.000Z",
     )
