@@ -183,6 +183,7 @@ fn create(args: &Create, host: &Host) -> Done {
     let declared = Declared {
         paths: paths.map_err(|err| failed("output-odd-name")(&err))?,
         allow_others: args.all,
+        labelled: false,
     };
     let file = |err: crate::handoff::FileError| failed("bundle-file")(&err);
     let from = here(host, &args.dir).map_err(told)?;

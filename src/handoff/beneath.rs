@@ -97,6 +97,15 @@ impl Tree {
         Ok(file)
     }
 
+    /// Opens a directory; that of the tree itself by an empty path.
+    pub(crate) fn dir(&self, path: &Path) -> nix::Result<OwnedFd> {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
+        match path.as_os_str().is_empty() {
+            true => nix::fcntl::openat(&self.root, ".", flags | OFlag::O_CLOEXEC, Mode::empty()),
+            false => self.at(path, flags),
+        }
+    }
+
     #[cfg(target_os = "linux")]
     fn at(&self, path: &Path, flags: OFlag) -> nix::Result<OwnedFd> {
         use nix::fcntl::{OpenHow, ResolveFlag, openat2};
@@ -171,12 +180,7 @@ impl Tree {
 
     /// The entries of a directory, sorted, and whether that is all of them.
     fn list(&self, path: &Path, room: usize) -> nix::Result<(Vec<Entry>, bool)> {
-        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
-        let dir = match path.as_os_str().is_empty() {
-            true => nix::fcntl::openat(&self.root, ".", flags | OFlag::O_CLOEXEC, Mode::empty())?,
-            false => self.at(path, flags)?,
-        };
-        let mut dir = Dir::from_fd(dir)?;
+        let mut dir = Dir::from_fd(self.dir(path)?)?;
         let mut names = Vec::new();
         for entry in dir.iter() {
             let entry = entry?;

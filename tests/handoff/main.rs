@@ -15,6 +15,7 @@ mod common;
 mod checks;
 mod crossing;
 mod killed;
+mod labels;
 mod network;
 mod session;
 mod sizes;

@@ -29,6 +29,7 @@ fn bundle(at: &Path) {
             .map(|path| PayloadPath::new(Path::new(path)).unwrap())
             .to_vec(),
         allow_others: false,
+        labelled: false,
     };
     let limits = CaptureLimits::default();
     let captured = capture(&out, &declared, &into, &Redactor::default(), &limits).unwrap();

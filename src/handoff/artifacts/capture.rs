@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::Diagnostic;
 use super::content::copy;
+use super::labelled::is_labelled;
 use super::path::PayloadPath;
 use crate::handoff::beneath::{Bounds, Kind, NotRead, Stamp, Tree, Walked};
 use crate::handoff::digest::Sha256Hex;
@@ -68,6 +69,8 @@ pub struct Declared {
     pub paths: Vec<PayloadPath>,
     /// Whether other files go into the bundle too.
     pub allow_others: bool,
+    /// Whether files with a CFC label are taken, since the bundle is labelled itself.
+    pub labelled: bool,
 }
 
 /// What became of one file (`wp-codebox/captured-artifact-file/v1`).
@@ -193,7 +196,7 @@ pub fn capture(
             continue;
         }
         let room = limits.max_file.min(limits.max_total.saturating_sub(total));
-        match one(&tree, &path, into, redactor, room)? {
+        match one(&tree, &path, into, redactor, room, declared.labelled)? {
             Ok(file) => {
                 total += file.bytes.max(file.original_bytes);
                 capture.files.push(file);
@@ -295,11 +298,24 @@ fn one(
     into: &Path,
     redactor: &Redactor,
     limit: u64,
+    labelled: bool,
 ) -> Result<Result<CapturedFile, Refused>, FileError> {
     let mut file = match tree.file(path.as_path()) {
         Ok(file) => file,
         Err(why) => return Ok(Err(refusal(why))),
     };
+    if !labelled {
+        match is_labelled(&file) {
+            Ok(false) => {}
+            Ok(true) => {
+                return Ok(Err((
+                    "output-labelled",
+                    "the output has a CFC label, and the bundle would have none",
+                )));
+            }
+            Err(_) => return Ok(Err(refusal(NotRead::Unavailable))),
+        }
+    }
     let Ok(before) = Stamp::of(&file) else {
         return Ok(Err(refusal(NotRead::Unavailable)));
     };

@@ -13,6 +13,7 @@ mod verify;
 pub use bundle::{BundleError, Sealed, seal};
 pub use capture::{Capture, CaptureLimits, CapturedFile, Declared, OUTPUTS, capture};
 pub(crate) use content::{copy as copy_up_to, hash_up_to, read_up_to};
+pub(crate) use labelled::carry as carry_label;
 pub use manifest::{BUNDLE_ID_PREFIX, Manifest, ManifestError, content_digest, self_digest};
 pub use path::{OddPath, PayloadPath};
 pub use store::{Aside, Expected, Import, ImportError, Store};

@@ -255,7 +255,12 @@ impl Step<'_> {
             Ok(outcome) => (outcome, ended),
             Err(err) if nothing_started(&err) => {
                 claim.is(Phase::Prepared, &[])?;
-                let message = in_our_words(&err);
+                let message = match &err {
+                    Error::LabelRule { rule, .. } => format!(
+                        "the step was not started, by the runtime's rule {rule} on what is labelled"
+                    ),
+                    err => in_our_words(err),
+                };
                 return self.refused(report, Refusal::new(err.code(), &message));
             }
             Err(err) => {

@@ -64,6 +64,7 @@ pub(super) fn make(
     let declared = Declared {
         paths: plan.outputs.paths.clone(),
         allow_others: plan.outputs.allow_undeclared,
+        labelled: label.is_some(),
     };
     let aside = store.aside()?;
     let capture = capture(out, &declared, aside.dir(), redactor, limits)?;

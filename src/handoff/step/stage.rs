@@ -1,10 +1,11 @@
 //! A private copy of what a step needs, hashed as it is made: the bytes that were checked are the
-//! bytes that the step sees.
+//! bytes that the step sees. A copy has the CFC labels of what it is a copy of, directories too.
 
+use std::fs::File;
 use std::path::Path;
 
 use super::view::{INPUTS, Shown};
-use crate::handoff::artifacts::copy_up_to;
+use crate::handoff::artifacts::{carry_label, copy_up_to};
 use crate::handoff::beneath::Tree;
 use crate::handoff::diagnosis::{FileManifest, ManifestProblem};
 use crate::handoff::digest::Sha256Hex;
@@ -39,7 +40,7 @@ pub(super) fn stage(plan: &Plan, base: &Path, into: &Path) -> Result<Vec<Shown>,
                 let listed = FileManifest::read(Some(&tree), manifest.as_path())
                     .map_err(|_: ManifestProblem| NotStaged::Changed)?;
                 one(&tree, manifest.as_path(), None, None, into)?;
-                make_dirs(&into.join(root.as_path()))?;
+                dirs(&tree, root.as_path(), into)?;
                 for file in &listed.files {
                     let at = file.path.below(root.as_str());
                     one(
@@ -72,8 +73,8 @@ fn one(
         .file_of_any_links(path)
         .map_err(|_| NotStaged::Changed)?;
     let target = into.join(path);
-    if let Some(dir) = target.parent() {
-        make_dirs(dir)?;
+    if let Some(dir) = path.parent() {
+        dirs(tree, dir, into)?;
     }
     let failed = |what| FileError::of(what, &target);
     let mut to = match create_new(&target, 0o600) {
@@ -84,7 +85,22 @@ fn one(
     };
     let limit = bytes.unwrap_or(crate::handoff::diagnosis::MAX_FILE);
     let copied = copy_up_to(&mut from, &mut to, limit).map_err(|_| NotStaged::Changed)?;
+    carry_label(&from, &to).map_err(failed("label"))?;
     let same = sha256.is_none_or(|sha256| *sha256 == copied.sha256)
         && bytes.is_none_or(|bytes| bytes == copied.bytes);
     same.then_some(()).ok_or(NotStaged::Changed)
+}
+
+/// Makes a directory and those above it.
+fn dirs(tree: &Tree, path: &Path, into: &Path) -> Result<(), NotStaged> {
+    let target = into.join(path);
+    make_dirs(&target)?;
+    for dir in path.ancestors() {
+        let from = tree.dir(dir).map_err(|_| NotStaged::Changed)?;
+        let target = into.join(dir);
+        File::open(&target)
+            .and_then(|to| carry_label(&from, &to))
+            .map_err(FileError::of("label", &target))?;
+    }
+    Ok(())
 }

@@ -27,6 +27,7 @@ impl Stage {
                 .map(|path| PayloadPath::new(Path::new(path)).unwrap())
                 .collect(),
             allow_others: others,
+            labelled: false,
         };
         let (from, into) = (self.dir.path().join("out"), self.dir.path().join("in"));
         capture(&from, &declared, &into, &Redactor::default(), limits).unwrap()

@@ -15,6 +15,7 @@ fn bundle(dir: &Path, content: &[u8]) {
     let declared = Declared {
         paths: vec![PayloadPath::new(Path::new("a")).unwrap()],
         allow_others: false,
+        labelled: false,
     };
     let capture = capture(
         &out,

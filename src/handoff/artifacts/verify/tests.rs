@@ -20,6 +20,7 @@ fn bundle() -> tempfile::TempDir {
             .map(|path| PayloadPath::new(Path::new(path)).unwrap())
             .to_vec(),
         allow_others: false,
+        labelled: false,
     };
     let capture = capture(
         &out,

@@ -67,16 +67,31 @@ async fn inputs_that_must_be_preserved_are_looked_at_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_staged_step_sees_a_copy() {
+async fn a_staged_step_sees_a_copy_as_labelled_as_the_original() {
+    const LABEL: &str = "user.commonfabric.cfc.contentLabel";
     let mut stage = Stage::new(|view, inside| {
         let input = at(&view, INPUTS);
         assert!(input.ends_with("staged"));
         assert_eq!(fs::read(input.join("in/a")).unwrap(), b"one");
+        for labelled in ["in", "in/a"] {
+            let mut value = [0; 64];
+            let length = rustix::fs::getxattr(input.join(labelled), LABEL, &mut value[..]);
+            assert_eq!(&value[..length.unwrap()], b"finance", "{labelled}");
+        }
         plain(view, inside)
     });
     stage.options.stage_inputs = true;
     stage.put("plan/in/undeclared", b"x");
-    let (ran, _dir) = stage.run().await;
+    let (host, plan, dir) = stage.host();
+    for labelled in ["plan/in", "plan/in/a"] {
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(dir.path().join(labelled), LABEL, b"finance", flags).unwrap();
+    }
+    let ran = checked(
+        host.run_step(&plan, None, CancellationToken::new())
+            .await
+            .unwrap(),
+    );
     assert_eq!(code(&ran), "-");
 }
 
