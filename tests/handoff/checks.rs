@@ -431,6 +431,14 @@ fn the_example_runs() {
         &session,
     );
     handed.assert_success();
+    let readme = include_str!("../../README.md");
+    let bundle = handed.envelope["artifactBundle"]["path"].as_str().unwrap();
+    for shown in [
+        "runsc-driver handoff run examples/handoff/plan.json",
+        bundle,
+    ] {
+        assert!(readme.contains(shown), "the README does not show {shown}");
+    }
     let report = handed.output(&session, "report.json");
     let words: Vec<_> = report["calls"]
         .as_array()
