@@ -2,8 +2,8 @@
 //!
 //! [`diagnose`] reads and asks (`gather`), judges what it got (`judge`, pure) and returns data.
 //! It takes the very path of `runsc-driver run`: settings, selection, configuration, driver, and a
-//! call in a real sandbox. Until labels and pasta's network are built, that call is made without
-//! either, and what the default still lacks is a failure with its reason.
+//! call in a real sandbox. Where the default network or labels are not to be had here, that call is
+//! made without them, and what the default lacks is a failure with its reason.
 
 mod gather;
 mod judge;

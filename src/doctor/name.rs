@@ -94,6 +94,8 @@ pub enum Name {
     Network,
     /// A real call in a real sandbox
     Run,
+    /// How a session's calls are started, by a real one
+    SessionCalls,
 }
 
 impl Name {

@@ -75,6 +75,14 @@ pub struct RealCall {
     pub no_cfc: bool,
 }
 
+impl RealCall {
+    /// The command that makes such a call, up to the sandboxed one.
+    pub(super) fn command(&self) -> String {
+        let labels = if self.no_cfc { " --no-cfc" } else { "" };
+        format!("runsc-driver run{labels} --network {}", self.network)
+    }
+}
+
 /// Everything that the doctor says.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Diagnosis {
@@ -128,8 +136,19 @@ impl Findings {
     }
 
     pub(super) fn warn(&mut self, name: Name, value: impl Into<String>, problem: Words) {
+        self.warn_covered(name, value, problem, &[]);
+    }
+
+    /// A warning whose problem is that of `covered_by`, where one of those failed.
+    pub(super) fn warn_covered(
+        &mut self,
+        name: Name,
+        value: impl Into<String>,
+        problem: Words,
+        covered_by: &'static [Name],
+    ) {
         self.check(name, State::Warn, value);
-        self.tell(name, problem, &[]);
+        self.tell(name, problem, covered_by);
     }
 
     pub(super) fn fail(&mut self, name: Name, value: impl Into<String>, problem: Words) {
@@ -243,8 +262,8 @@ fn summary(
         }
         (false, Some(run), _) => format!(
             "the default run does not work here ({failed}, see the problems above); what does: \
-             `runsc-driver run --no-cfc --network {} -- ...` ({})",
-            run.network,
+             `{} -- ...` ({})",
+            run.command(),
             took(run)
         ),
         (false, None, _) => match problems.is_empty() {

@@ -12,16 +12,17 @@ use std::path::Path;
 
 use super::{Name, Options, RealCall};
 use crate::cfc::mode::EnforcementMode;
-use crate::config::SandboxConfig;
+use crate::config::{NetworkMode, SandboxConfig};
 use crate::host::{Host, Platform};
 use crate::plan::IdMap;
+use crate::selection::{Refusal, Selection};
 use crate::settings::{Flags, Settings};
-use ask::Reading;
-use files::{Image, PolicyFile, ScratchParent, Store};
+use ask::{Answer, Reading};
+use files::{Image, PolicyFile, PolicyText, ScratchParent, Store};
 use machine::Machine;
 use probe::{PrivateDir, UserNamespace};
 use programs::{Programs, Runsc};
-use run::{Attempt, Told};
+use run::{Attempt, Had, Told};
 
 /// Everything that is judged.
 #[derive(Debug)]
@@ -41,12 +42,13 @@ pub(super) struct Readings {
     pub(super) network: Reading<network::Made>,
     pub(super) scratch: ScratchParent,
     /// The default selection: its description, its network and whether it has a policy.
-    pub(super) default: Result<run::Default, crate::selection::Refusal>,
+    pub(super) default: Result<run::Default, Refusal>,
     /// Whether the default's network is pasta's, whatever becomes of the selection.
     pub(super) wants_pasta: bool,
     /// Whether the runtime is named.
     pub(super) runtime_named: bool,
     pub(super) attempt: Attempt,
+    pub(super) session_call: Reading<run::SessionCall>,
 }
 
 impl Readings {
@@ -71,7 +73,13 @@ pub(super) async fn gather(host: &Host, options: &Options) -> Readings {
         _ => Reading::Skipped,
     };
     let networked = matches!(network, Reading::Known(Ok(_)));
-    let lesser = run::select_lesser(host, networked);
+    let lesser = run::select(
+        host,
+        Had {
+            labels: false,
+            network: networked,
+        },
+    );
 
     let store_at = files::store_at(host);
     let store = store_at
@@ -86,7 +94,23 @@ pub(super) async fn gather(host: &Host, options: &Options) -> Readings {
         Err(_) => programs::likely_runsc(&settings, store_at.as_deref()),
     };
 
-    let probes = [Name::UserNamespaces, Name::Run];
+    let runsc = programs::runsc(runsc_name.as_deref(), host, options);
+    let policy = files::policy(&settings, host, store_at.as_deref());
+    // What is amiss with either is told by its own check.
+    let labels = matches!(runsc.cfc, Reading::Known(Answer::Wrote(_)))
+        && matches!(policy.found, Some((_, PolicyText::Object)));
+    let nearest = match labels {
+        true => run::select(
+            host,
+            Had {
+                labels: true,
+                network: networked,
+            },
+        ),
+        false => lesser,
+    };
+
+    let probes = [Name::UserNamespaces, Name::Run, Name::SessionCalls];
     let private = match options.probes(&probes) {
         true => Some(PrivateDir::create(host)),
         false => None,
@@ -103,13 +127,15 @@ pub(super) async fn gather(host: &Host, options: &Options) -> Readings {
         false => Reading::Skipped,
     };
 
+    let (attempt, session_call) = calls(host, options, nearest, private).await;
+
     Readings {
         machine: Machine::read(host, store_at.as_deref()),
         user_namespace,
         reaped,
-        runsc: programs::runsc(runsc_name.as_deref(), host, options),
+        runsc,
         store,
-        policy: files::policy(&settings, host, store_at.as_deref()),
+        policy,
         image: rootfs.as_deref().and_then(files::image),
         programs,
         network,
@@ -117,44 +143,73 @@ pub(super) async fn gather(host: &Host, options: &Options) -> Readings {
         default,
         wants_pasta,
         runtime_named: settings.runtime.is_some(),
-        attempt: attempt(host, options, lesser, private).await,
+        attempt,
+        session_call,
         host: host.clone(),
     }
 }
 
-/// Takes the lesser run as far as it goes.
-async fn attempt(
+/// Takes the run as far as it goes, and makes a call in a session beside it.
+async fn calls(
     host: &Host,
     options: &Options,
-    lesser: Result<crate::selection::Selection, crate::selection::Refusal>,
+    nearest: Result<Selection, Refusal>,
     private: Option<Result<PrivateDir, String>>,
-) -> Attempt {
-    let selection = match lesser {
+) -> (Attempt, Reading<run::SessionCall>) {
+    let selection = match nearest {
         Ok(selection) => selection,
-        Err(refusal) => return Attempt::Refused(refusal),
+        Err(refusal) => {
+            let reason = "the selection is refused".to_owned();
+            return (Attempt::Refused(refusal), Reading::Unknown(reason));
+        }
     };
-    if !options.probes(&[Name::Run]) {
-        return Attempt::Skipped;
-    }
     let private = match private {
         Some(Ok(private)) => private,
-        Some(Err(text)) => return Attempt::Stopped(Told::own("workspace-not-made", text)),
-        None => return Attempt::Skipped,
+        Some(Err(text)) => {
+            let told = Told::own("workspace-not-made", text.clone());
+            return (Attempt::Stopped(told), Reading::Unknown(text));
+        }
+        None => return (Attempt::Skipped, Reading::Skipped),
     };
-    let selected = selection.describe();
-    match resolve(&selection, host, &private.workspace()) {
-        Err(told) => Attempt::Stopped(told),
-        Ok(config) => run::call(config, host, options, selected).await,
+    let workspace = private.workspace();
+    tokio::join!(
+        async {
+            if !options.probes(&[Name::Run]) {
+                return Attempt::Skipped;
+            }
+            match resolve(&selection, host, &workspace) {
+                Err(told) => Attempt::Stopped(told),
+                Ok(config) => run::call(config, host, options, selection.describe()).await,
+            }
+        },
+        async {
+            if !options.probes(&[Name::SessionCalls]) {
+                return Reading::Skipped;
+            }
+            Reading::Known(match resolve(&without_all(&selection), host, &workspace) {
+                Err(told) => Err(told),
+                Ok(config) => run::session_call(config, host, options).await,
+            })
+        },
+    )
+}
+
+/// The same without labels, which enforced leave no sessions, and without a network.
+fn without_all(selection: &Selection) -> Selection {
+    Selection {
+        policy: None,
+        network: NetworkMode::None,
+        helper: None,
+        ..selection.clone()
     }
 }
 
-fn resolve(
-    selection: &crate::selection::Selection,
-    host: &Host,
-    workspace: &Path,
-) -> Result<SandboxConfig, Told> {
+fn resolve(selection: &Selection, host: &Host, workspace: &Path) -> Result<SandboxConfig, Told> {
     let mut options = selection.options(workspace);
-    options.mode = EnforcementMode::Disabled;
+    options.mode = match selection.policy {
+        Some(_) => EnforcementMode::default(),
+        None => EnforcementMode::Disabled,
+    };
     SandboxConfig::resolve(options, host).map_err(|err| Told::own(err.code(), err.to_string()))
 }
 

@@ -49,7 +49,7 @@ pub(super) fn runsc(name: Option<&OsStr>, host: &Host, options: &Options) -> Run
         _ => question(&at, args, probes(names)),
     };
     let flags = ask(&["flags"], &[Name::RunscPlatforms, Name::RunscFlags]);
-    let cfc = ask(&["--cfc", "--version"], &[Name::RunscCfc]);
+    let cfc = ask(&["--cfc", "--version"], &[Name::RunscCfc, Name::Run]);
     Runsc {
         at,
         version,

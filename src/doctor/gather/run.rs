@@ -1,12 +1,14 @@
-//! The default run as far as it is selected, and the lesser run to its end.
+//! The default run as far as it is selected, the nearest that can be had to its end, and a call in
+//! a session.
 
 use std::ffi::OsString;
 use std::time::Duration;
 
+use crate::cfc::mode::EnforcementMode;
 use crate::config::{NetworkMode, SandboxConfig};
 use crate::direct::DirectDriver;
 use crate::doctor::{Options, RealCall};
-use crate::driver::{Call, Driver, End, Outcome};
+use crate::driver::{Call, Driver, End, ExecVia, Outcome};
 use crate::host::Host;
 use crate::selection::{self, Refusal, Selection};
 use crate::settings::{Entrypoint, Flags, NamedNetwork, Settings};
@@ -46,12 +48,18 @@ pub(super) fn wants_pasta(settings: &Settings) -> bool {
     settings.runtime.is_none() && !other
 }
 
-/// The selection of `run --no-cfc`, with `--network none` where the default network is not to be
-/// had.
-pub(super) fn select_lesser(host: &Host, networked: bool) -> Result<Selection, Refusal> {
+/// What of the default can be had here.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Had {
+    pub(super) labels: bool,
+    pub(super) network: bool,
+}
+
+/// The selection of `run`, with `--no-cfc` and `--network none` for what cannot be had.
+pub(super) fn select(host: &Host, had: Had) -> Result<Selection, Refusal> {
     let flags = Flags {
-        sandbox_cfc_policy: Some(OsString::new()),
-        network: (!networked).then_some(NetworkMode::None),
+        sandbox_cfc_policy: (!had.labels).then(OsString::new),
+        network: (!had.network).then_some(NetworkMode::None),
         ..Flags::default()
     };
     selection::select(&Settings::new(&flags, host), host, &Entrypoint::BATCH)
@@ -71,7 +79,7 @@ impl Told {
     }
 }
 
-/// How far the lesser run came.
+/// How far the run came.
 #[derive(Debug, Clone)]
 pub(in crate::doctor) enum Attempt {
     /// It was not made.
@@ -89,6 +97,8 @@ pub(in crate::doctor) enum Attempt {
 pub(in crate::doctor) struct Ended {
     pub(in crate::doctor) call: RealCall,
     pub(in crate::doctor) end: End,
+    /// Whether its verdict let nothing out.
+    pub(in crate::doctor) withheld: bool,
     /// What runsc said of a failure.
     pub(in crate::doctor) log: Vec<String>,
 }
@@ -110,6 +120,7 @@ pub(super) async fn call(
     selected: String,
 ) -> Attempt {
     let network = config.network().as_str();
+    let no_cfc = config.mode() == EnforcementMode::Disabled;
     let driver = DirectDriver::new(config, host.clone());
     let mut call = Call::new(["/bin/sh", "-c", &format!("echo {WORD}")]);
     call.deadline = Some(LIMIT);
@@ -117,33 +128,67 @@ pub(super) async fn call(
     let result = driver.run(call).await;
     driver.close().await;
     match result {
-        Ok(outcome) => Attempt::Ended(Box::new(ended(&outcome, selected, network))),
+        Ok(outcome) => Attempt::Ended(Box::new(ended(&outcome, selected, network, no_cfc))),
         Err(err) => Attempt::Stopped(Told::own(err.code(), err.to_string())),
     }
 }
 
-fn ended(outcome: &Outcome, selected: String, network: &'static str) -> Ended {
+fn ended(outcome: &Outcome, selected: String, network: &'static str, no_cfc: bool) -> Ended {
     let exit = outcome.exit().map(|exit| exit.code);
     let wrote = outcome
         .released()
         .is_some_and(|released| released.stdout.head == format!("{WORD}\n").as_bytes());
     Ended {
+        withheld: outcome.released().is_none(),
         call: RealCall {
             worked: exit == Some(0) && wrote,
-            outcome: match outcome.end {
-                End::Exited => "exited",
-                End::TimedOut => "timed-out",
-                End::Cancelled => "cancelled",
-                End::NotStarted(_) => "not-started",
-                End::Lost => "lost",
-            },
+            outcome: outcome_word(outcome.end),
             exit_code: exit,
             elapsed_ms: (outcome.elapsed.as_secs_f64() * 1e4).round() / 10.0,
             selected,
             network,
-            no_cfc: true,
+            no_cfc,
         },
         end: outcome.end,
         log: outcome.evidence.log.clone(),
+    }
+}
+
+/// The words of `run --json`.
+fn outcome_word(end: End) -> &'static str {
+    match end {
+        End::Exited => "exited",
+        End::TimedOut => "timed-out",
+        End::Cancelled => "cancelled",
+        End::NotStarted(_) => "not-started",
+        End::Lost => "lost",
+    }
+}
+
+/// How a call in a session was started, or why there was none.
+pub(in crate::doctor) type SessionCall = Result<ExecVia, Told>;
+
+/// Makes a call in a session.
+pub(super) async fn session_call(
+    config: SandboxConfig,
+    host: &Host,
+    options: &Options,
+) -> SessionCall {
+    let driver = DirectDriver::new(config, host.clone());
+    let mut call = Call::new(["/bin/true"]);
+    call.session = Some("doctor".to_owned());
+    call.deadline = Some(LIMIT);
+    call.cancel = options.cancel.clone();
+    let result = driver.run(call).await;
+    let via = driver.sessions().first().and_then(|session| session.via);
+    driver.close().await;
+    match (result, via) {
+        (Ok(outcome), Some(via)) if outcome.end == End::Exited => Ok(via),
+        (Ok(outcome), _) => Err(Told::own(
+            outcome_word(outcome.end),
+            "a call in a session does not come to its end: see `runsc-driver -vv shell --no-cfc`"
+                .to_owned(),
+        )),
+        (Err(err), _) => Err(Told::own(err.code(), err.to_string())),
     }
 }

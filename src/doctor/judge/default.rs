@@ -1,12 +1,12 @@
-//! The default run, and the real call.
+//! The default run, and the real calls.
 
 use crate::config::NetworkMode;
 use crate::doctor::Name;
 use crate::doctor::gather::ask::Reading;
 use crate::doctor::gather::network::Made;
-use crate::doctor::gather::run::{Attempt, Default, Ended};
+use crate::doctor::gather::run::{Attempt, Default, Ended, SessionCall};
 use crate::doctor::report::{Findings, Words};
-use crate::driver::End;
+use crate::driver::{End, ExecVia};
 use crate::selection::Refusal;
 
 pub(super) fn judge(
@@ -93,8 +93,9 @@ pub(super) fn run(to: &mut Findings, attempt: &Attempt) {
         Attempt::Ended(ended) if ended.call.worked => to.pass(
             name,
             format!(
-                "{:.0} ms, with --no-cfc --network {}",
-                ended.call.elapsed_ms, ended.call.network
+                "{:.0} ms, by {}",
+                ended.call.elapsed_ms,
+                ended.call.command()
             ),
         ),
         Attempt::Ended(ended) => to.fail_covered(
@@ -110,6 +111,9 @@ pub(super) fn run(to: &mut Findings, attempt: &Attempt) {
 fn failed(ended: &Ended) -> Words {
     let what = match (ended.end, ended.call.exit_code) {
         (End::Exited, Some(code)) => format!("ended with {code} and the wrong output"),
+        (End::Exited, None) if ended.withheld => {
+            "has its output withheld: its label is not public".to_owned()
+        }
         _ => format!("came out as {}", ended.call.outcome),
     };
     let said = match ended.log.last() {
@@ -118,8 +122,31 @@ fn failed(ended: &Ended) -> Words {
     };
     Words::new(
         format!("a call in a real sandbox {what}{said}"),
-        "see `runsc-driver -vv run --no-cfc --network none -- true`",
+        format!(
+            "see `{} -- true`",
+            ended.call.command().replacen(" run", " -vv run", 1)
+        ),
     )
+}
+
+pub(super) fn session_calls(to: &mut Findings, call: &Reading<SessionCall>) {
+    let name = Name::SessionCalls;
+    match call {
+        Reading::Known(Ok(ExecVia::ControlSocket)) => to.pass(name, "by the control socket"),
+        Reading::Known(Ok(ExecVia::CommandLine)) => to.info(
+            name,
+            "by runsc exec: this runsc's control socket does not do all that the driver asks",
+        ),
+        Reading::Known(Err(told)) => {
+            to.warn_covered(
+                name,
+                told.code,
+                Words::whole(&told.text),
+                &[Name::Run, Name::UserNamespaces],
+            );
+        }
+        Reading::Unknown(_) | Reading::Skipped => to.info(name, call.why_not()),
+    }
 }
 
 /// The checks that tell the same, where they failed.

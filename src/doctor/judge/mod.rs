@@ -43,6 +43,7 @@ pub(super) fn judge(readings: &Readings) -> Findings {
     let network = readings.wants_pasta.then_some(&readings.network);
     default::judge(to, &readings.default, network);
     default::run(to, &readings.attempt);
+    default::session_calls(to, &readings.session_call);
     findings
 }
 

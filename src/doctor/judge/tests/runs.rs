@@ -4,10 +4,10 @@ use super::{judged, says};
 use crate::config::NetworkMode;
 use crate::doctor::gather::ask::Reading;
 use crate::doctor::gather::network::Made;
-use crate::doctor::gather::run::{Attempt, Default, Ended, Told};
+use crate::doctor::gather::run::{Attempt, Default, Ended, SessionCall, Told};
 use crate::doctor::judge::default;
 use crate::doctor::{Name, RealCall, State};
-use crate::driver::{End, StartFailure};
+use crate::driver::{End, ExecVia, StartFailure};
 use crate::plan::network::Reach;
 use crate::selection::{Native, Obstacle, Refusal};
 
@@ -128,6 +128,7 @@ fn ended(end: End, outcome: &'static str, exit_code: Option<u8>, log: &[&str]) -
             no_cfc: true,
         },
         end,
+        withheld: false,
         log: log.iter().map(|line| (*line).to_owned()).collect(),
     }))
 }
@@ -141,7 +142,12 @@ fn real_calls() {
             text: text.to_owned(),
         })
     };
-    let cases: [(Attempt, State, &str, &[&str]); 7] = [
+    let mut withheld = ended(End::Exited, "exited", None, &[]);
+    if let Attempt::Ended(ended) = &mut withheld {
+        ended.withheld = true;
+        ended.call.no_cfc = false;
+    }
+    let cases: [(Attempt, State, &str, &[&str]); 8] = [
         (Attempt::Skipped, State::Info, "not probed", &[]),
         (
             Attempt::Refused(refused(Obstacle::NoHome)),
@@ -161,14 +167,26 @@ fn real_calls() {
         (
             ended(End::Exited, "exited", Some(0), &[]),
             State::Pass,
-            "120 ms, with --no-cfc --network none",
+            "120 ms, by runsc-driver run --no-cfc --network none",
             &[],
         ),
         (
             ended(End::Exited, "exited", Some(3), &[]),
             State::Fail,
             "exited",
-            &["ended with 3", "runsc-driver -vv run"],
+            &[
+                "ended with 3",
+                "runsc-driver -vv run --no-cfc --network none -- true",
+            ],
+        ),
+        (
+            withheld,
+            State::Fail,
+            "exited",
+            &[
+                "has its output withheld",
+                "runsc-driver -vv run --network none -- true",
+            ],
         ),
         (
             ended(not_started, "not-started", None, &["first", "last"]),
@@ -186,5 +204,38 @@ fn real_calls() {
     for (attempt, state, value, words) in cases {
         let said = judged(|to| default::run(to, &attempt));
         says(&said, Name::Run, state, value, words);
+    }
+}
+
+#[test]
+fn calls_in_a_session() {
+    let not_made = Told {
+        code: "start-failed",
+        text: "the session did not start: look".to_owned(),
+    };
+    let cases: [(Reading<SessionCall>, State, &str, &[&str]); 4] = [
+        (
+            Reading::Known(Ok(ExecVia::ControlSocket)),
+            State::Pass,
+            "by the control socket",
+            &[],
+        ),
+        (
+            Reading::Known(Ok(ExecVia::CommandLine)),
+            State::Info,
+            "by runsc exec: this runsc's control socket does not do all that the driver asks",
+            &[],
+        ),
+        (
+            Reading::Known(Err(not_made)),
+            State::Warn,
+            "start-failed",
+            &["the session did not start", "look"],
+        ),
+        (Reading::Skipped, State::Info, "not probed", &[]),
+    ];
+    for (call, state, value, words) in cases {
+        let said = judged(|to| default::session_calls(to, &call));
+        says(&said, Name::SessionCalls, state, value, words);
     }
 }
