@@ -15,18 +15,28 @@ use std::time::Duration;
 
 use nix::fcntl::{OFlag, open};
 use nix::sys::signal::Signal;
-use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use nix::sys::socket::sockopt::{ReceiveTimeout, SendTimeout};
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, connect, sendmsg,
+    setsockopt, socket,
+};
 use nix::sys::stat::Mode;
+use nix::sys::time::TimeVal;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 
 use crate::config::ContainerUser;
+use crate::launch::spawn::on_thread;
 use crate::plan::id::ContainerId;
 
 /// The longest reply that is read. A list of processes is the longest there is.
 const LONGEST: usize = 4 * 1024 * 1024;
+
+/// How long a sandbox may take to accept a connection. Its queue has 16 places, so many calls at
+/// once wait for each other.
+const ACCEPTED: Duration = Duration::from_secs(10);
 
 /// Why a request came to nothing.
 #[derive(Debug, thiserror::Error)]
@@ -136,9 +146,7 @@ impl Control {
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<Value, ControlError> {
         let request = request(method, arg);
-        let socket = UnixStream::connect(self.socket())
-            .await
-            .map_err(ControlError::NotSent)?;
+        let socket = self.connect().await.map_err(ControlError::NotSent)?;
         let sent = send(&socket, &request, descriptors)
             .await
             .map_err(ControlError::NotSent)?;
@@ -159,6 +167,38 @@ impl Control {
                 return answer(reply);
             }
         }
+    }
+
+    async fn connect(&self) -> io::Result<UnixStream> {
+        match UnixStream::connect(self.socket()).await {
+            // The queue is full, and only a connect that blocks is told when it no longer is.
+            Err(err) if err.kind() == io::ErrorKind::WouldBlock => {
+                let control = self.clone();
+                let connected = on_thread(move || control.connect_blocking(ACCEPTED)).await;
+                let socket = connected.map_err(io::Error::other)??;
+                socket.set_nonblocking(true)?;
+                UnixStream::from_std(socket)
+            }
+            connected => connected,
+        }
+    }
+
+    /// Connects, within the limit, and sets it for each read and write as well.
+    fn connect_blocking(&self, limit: Duration) -> io::Result<BlockingStream> {
+        let socket = socket(
+            AddressFamily::Unix,
+            SockType::Stream,
+            SockFlag::SOCK_CLOEXEC,
+            None,
+        )?;
+        let limit = TimeVal::new(
+            limit.as_secs().try_into().unwrap_or(i64::MAX),
+            limit.subsec_micros().into(),
+        );
+        setsockopt(&socket, SendTimeout, &limit)?;
+        setsockopt(&socket, ReceiveTimeout, &limit)?;
+        connect(socket.as_raw_fd(), &UnixAddr::new(&self.socket())?)?;
+        Ok(socket.into())
     }
 
     /// Sends a signal to one process and no other. Blocks, for threads of our own.
@@ -195,13 +235,9 @@ impl Control {
         arg: &Value,
         limit: Duration,
     ) -> Result<Value, ControlError> {
-        let connect = || {
-            let socket = BlockingStream::connect(self.socket())?;
-            socket.set_read_timeout(Some(limit))?;
-            socket.set_write_timeout(Some(limit))?;
-            Ok(socket)
-        };
-        let mut socket = connect().map_err(ControlError::NotSent)?;
+        let mut socket = self
+            .connect_blocking(limit)
+            .map_err(ControlError::NotSent)?;
         socket
             .write_all(&request(method, arg))
             .map_err(ControlError::NoAnswer)?;
@@ -281,6 +317,10 @@ fn number<T: TryFrom<i64>>(value: &Value) -> Result<T, ControlError> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use nix::sys::socket::{Backlog, bind, listen};
+
     use super::*;
 
     #[test]
@@ -317,6 +357,51 @@ mod tests {
         for (bytes, ended, expected) in cases {
             assert_eq!(told(bytes, ended), expected, "{bytes}");
         }
+    }
+
+    /// A sandbox that lets nobody in until as many have asked as its queue cannot hold.
+    #[tokio::test]
+    async fn a_full_queue_is_waited_for() {
+        const ASKED: usize = 8;
+        let dir = tempfile::tempdir().unwrap();
+        let id = ContainerId::one_shot("control").unwrap();
+        let at = dir.path().join(format!("runsc-{id}.sock"));
+        let stream = SockType::Stream;
+        let listener = socket(AddressFamily::Unix, stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        bind(listener.as_raw_fd(), &UnixAddr::new(&at).unwrap()).unwrap();
+        listen(&listener, Backlog::new(1).unwrap()).unwrap();
+        let listener = UnixListener::from(listener);
+
+        // The control: one that does not wait is turned away.
+        let full: Vec<_> = (0..2)
+            .map(|_| BlockingStream::connect(&at).unwrap())
+            .collect();
+        let turned_away = UnixStream::connect(&at).await.unwrap_err();
+        assert_eq!(turned_away.kind(), io::ErrorKind::WouldBlock);
+
+        let control = Control::open(dir.path(), &id).unwrap();
+        let asked: Vec<_> = (0..ASKED)
+            .map(|pid| {
+                let control = control.clone();
+                tokio::spawn(async move { control.wait(u32::try_from(pid).unwrap()).await })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        let serve = std::thread::spawn(move || {
+            for _ in 0..full.len() {
+                drop(listener.accept().unwrap());
+            }
+            for _ in 0..ASKED {
+                let (mut peer, _) = listener.accept().unwrap();
+                let _ = peer.read(&mut [0; 4096]).unwrap();
+                peer.write_all(br#"{"success":true,"err":"","result":7}"#)
+                    .unwrap();
+            }
+        });
+        for answer in asked {
+            assert_eq!(answer.await.unwrap().unwrap(), 7);
+        }
+        serve.join().unwrap();
     }
 
     #[test]
