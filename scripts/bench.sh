@@ -1,9 +1,24 @@
 #!/usr/bin/env bash
-# Measures what the driver adds to runsc, as ratios within one run: pairs in
-# turn, their median and its 95 % interval. Prints one JSON object. Run it on a
-# quiet machine; --pairs N says how many pairs (200).
+# Measures what the driver costs beside bare runsc and beside its peers; see
+# --help. The peers are those that scripts/bench-peers.sh installs, or others.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
+# shellcheck source=scripts/lib.sh
+. scripts/lib.sh
 
-scripts/install-store.sh >&2
-cargo bench --locked --quiet --bench calls -- "$@"
+main() {
+    need_rust
+    scripts/install-store.sh >&2
+    say "Building the benchmark"
+    local program
+    program=$(build)
+    # In this process, so that it is the one that a Ctrl-C ends, and that ends what it started.
+    exec "$program" "$@"
+}
+
+build() {
+    cargo bench --locked --quiet --no-run --bench calls --message-format=json |
+        sed -n 's/.*"name":"calls".*"executable":"\([^"]*\)".*/\1/p'
+}
+
+main "$@"
