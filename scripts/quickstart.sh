@@ -33,11 +33,18 @@ As root: apt-get install --no-install-recommends passt nftables
          modprobe tun; chmod 0666 /dev/net/tun
 Until then, runs are to name another: --network none"
     fi
+    local first=''
+    if scratch_is_anothers; then
+        export TMPDIR=$target/quickstart-tmp
+        mkdir -p "$TMPDIR"
+        first="
+  export TMPDIR=$TMPDIR   # the scratch directory in /tmp is another user's"
+    fi
     "$target/release/runsc-driver" run "${network[@]}" \
         --workspace "$target/quickstart" -- uname -a </dev/null
 
     say "
-It works. To go on, from a directory of yours (it appears as /workspace):
+It works. To go on, from a directory of yours (it appears as /workspace):$first
   $target/release/runsc-driver run ${network[*]:+${network[*]} }-- python3 -c 'print(6 * 7)'
   $HOME/.local/share/runsc-cfc/bin/runsc label --help
   $target/release/runsc-driver run --help"
@@ -46,6 +53,12 @@ It works. To go on, from a directory of yours (it appears as /workspace):
 network_can_be_had() {
     have pasta && { have nft || [ -x /usr/sbin/nft ]; } &&
         [ -r /dev/net/tun ] && [ -w /dev/net/tun ]
+}
+
+# Scratch trees are below a directory that belongs to one user.
+scratch_is_anothers() {
+    local parent=${TMPDIR:-/tmp}/cf-harness-runsc
+    [ -e "$parent" ] && [ ! -O "$parent" ]
 }
 
 usage() {
