@@ -49,9 +49,7 @@ struct Report<'a> {
 
 /// Runs the verb.
 pub(super) fn main(args: &Args) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    let runtime = super::runtime();
     let diagnosis = match runtime.and_then(|runtime| runtime.block_on(examine(args))) {
         Ok(diagnosis) => diagnosis,
         Err(err) => {

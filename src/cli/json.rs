@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::clean::clean;
 use crate::cfc::label::Label;
 use crate::cfc::result::Diagnostic;
-use crate::driver::{Captured, Cause, End, Observation, Outcome, StartFailure};
+use crate::driver::{Captured, Cause, End, Observation, Outcome};
 
 const SCHEMA: &str = "runsc-driver/run/v1";
 
@@ -185,7 +185,11 @@ fn without_cut_start(bytes: &[u8]) -> &[u8] {
 pub(super) fn outcome(to: impl Write, outcome: &Outcome) -> io::Result<()> {
     let released = outcome.released();
     let exit = outcome.exit();
-    let (word, code) = words(outcome.end);
+    let word = outcome.end.word();
+    let code = match outcome.end {
+        End::NotStarted(failure) => Some(failure),
+        _ => None,
+    };
     print(
         to,
         &Report {
@@ -228,16 +232,6 @@ pub(super) fn refusal(to: impl Write, code: &str, message: &str) -> io::Result<(
             runsc: None,
         },
     )
-}
-
-fn words(end: End) -> (&'static str, Option<StartFailure>) {
-    match end {
-        End::Exited => ("exited", None),
-        End::TimedOut => ("timed-out", None),
-        End::Cancelled => ("cancelled", None),
-        End::NotStarted(failure) => ("not-started", Some(failure)),
-        End::Lost => ("lost", None),
-    }
 }
 
 fn print(to: impl Write, report: &Report<'_>) -> io::Result<()> {

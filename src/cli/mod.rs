@@ -85,6 +85,13 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// What a verb runs its one driver on.
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+}
+
 fn refuse(err: &clap::Error) -> ExitCode {
     // Help and version are asked for, and go to standard output; a closed one is no error.
     let _ = err.print();

@@ -145,10 +145,7 @@ fn run(args: Args) -> Result<ExitCode, Failure> {
         let _ = plan_json::print(io::stdout().lock(), &plan);
         return Ok(ExitCode::SUCCESS);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(Failure::Runtime)?;
+    let runtime = super::runtime().map_err(Failure::Runtime)?;
     let (result, signal) = runtime.block_on(drive(&driver, call))?;
     // A read of standard input may never come back.
     runtime.shutdown_background();

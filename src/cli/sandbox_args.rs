@@ -96,14 +96,8 @@ impl SandboxArgs {
             },
             network: self.network,
         };
-        let settings = Settings::new(&flags, host);
-        let selection = selection::select(&settings, host, &Entrypoint::BATCH)?;
         let mode = self.mode();
-        selection::enforcement_floor(
-            mode.enforces(),
-            selection.policy.as_deref(),
-            &Entrypoint::BATCH,
-        )?;
+        let selection = select(&flags, mode, host)?;
         let mut options = selection.options(&cwd.join(&self.workspace));
         options.mode = mode;
         options.ignore_labels = self.ignore_labels;
@@ -121,6 +115,18 @@ impl SandboxArgs {
         let config = SandboxConfig::resolve(options, host)?;
         Ok((selection, config))
     }
+}
+
+/// Selects the runtime for flags, and refuses a mode that enforces labels where it has no policy.
+pub(super) fn select(
+    flags: &Flags,
+    mode: EnforcementMode,
+    host: &Host,
+) -> Result<Selection, Refusal> {
+    let entrypoint = &Entrypoint::BATCH;
+    let selection = selection::select(&Settings::new(flags, host), host, entrypoint)?;
+    selection::enforcement_floor(mode.enforces(), selection.policy.as_deref(), entrypoint)?;
+    Ok(selection)
 }
 
 pub(super) fn network(word: &str) -> Result<NetworkMode, String> {

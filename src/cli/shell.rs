@@ -98,10 +98,7 @@ fn run(args: &Args) -> Result<ExitCode, Failure> {
     if !driver.describe().sessions {
         return Err(Failure::NoSessions);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(Failure::Runtime)?;
+    let runtime = super::runtime().map_err(Failure::Runtime)?;
     let terminal = Terminal::found();
     let ended = runtime.block_on(drive(&driver, &args.session));
     // A read of standard input may never come back.

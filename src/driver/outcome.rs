@@ -101,6 +101,19 @@ pub enum End {
     Lost,
 }
 
+impl End {
+    /// The stable word for it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Exited => "exited",
+            Self::TimedOut => "timed-out",
+            Self::Cancelled => "cancelled",
+            Self::NotStarted(_) => "not-started",
+            Self::Lost => "lost",
+        }
+    }
+}
+
 /// What a command let out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Released {

@@ -8,6 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use crate::trust::scratch::owner::start_time_of;
+
 /// A process, told from all others of this host since it was started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
@@ -30,7 +32,7 @@ impl Owner {
         Ok(Self {
             boot: boot()?,
             pid: std::process::id(),
-            start: start_of(std::process::id())
+            start: start_time_of(std::process::id())
                 .ok_or_else(|| io::Error::other("/proc/self/stat tells no start"))?,
             namespace: namespace()?,
         })
@@ -61,15 +63,6 @@ fn boot() -> io::Result<String> {
 fn namespace() -> io::Result<String> {
     let link = std::fs::read_link("/proc/self/ns/pid")?;
     Ok(link.to_string_lossy().into_owned())
-}
-
-/// When a process was started, in ticks since the host was.
-fn start_of(pid: u32) -> Option<u64> {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The name is in parentheses and may hold any byte, a closing one too.
-    let after = stat.iter().rposition(|byte| *byte == b')')?;
-    let rest = std::str::from_utf8(&stat[after + 1..]).ok()?;
-    rest.split_whitespace().nth(19)?.parse().ok()
 }
 
 /// A point in time, on the two clocks that have to agree for file times to be compared with it.

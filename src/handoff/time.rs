@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use crate::cfc::time::iso_millis;
+
 /// Now, as `2026-01-31T12:00:00.000Z`.
 pub(crate) fn now() -> String {
     text(SystemTime::now())
@@ -9,7 +11,7 @@ pub(crate) fn now() -> String {
 
 /// A moment, as `2026-01-31T12:00:00.000Z`.
 pub(crate) fn text(moment: SystemTime) -> String {
-    humantime::format_rfc3339_millis(moment).to_string()
+    iso_millis(moment)
 }
 
 /// A moment in milliseconds since the epoch, as a text.

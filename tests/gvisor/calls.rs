@@ -10,7 +10,7 @@ use runsc_driver::{Call, Driver, Error};
 
 use super::{assert_call_gone, driver};
 use crate::common::{NOT_HUNG, Place, wait_for};
-use crate::library::{out, sh, up};
+use crate::library::{out, sh, started, up};
 
 const ZERO: Option<Exit> = Some(Exit {
     code: 0,
@@ -78,11 +78,7 @@ async fn a_cancelled_call_is_gone_when_it_returns() {
 async fn a_dropped_future_takes_its_container_down() {
     let place = Place::new();
     let driver = driver(&place);
-    let mut running = driver.run(sh("touch up; sleep 100"));
-    tokio::select! {
-        _ = &mut running => panic!("it ended"),
-        () = up(&place) => {}
-    }
+    let running = started(&driver, sh("touch up; sleep 100"), &place).await;
     assert!(!place.processes().is_empty());
     drop(running);
     assert_call_gone(&place, Duration::from_secs(2));
@@ -109,11 +105,7 @@ async fn dropping_a_future_at_any_moment_leaves_nothing() {
 async fn close_takes_down_calls_whose_futures_nobody_polls() {
     let place = Place::new();
     let driver = driver(&place);
-    let mut running = driver.run(sh("touch up; sleep 100"));
-    tokio::select! {
-        _ = &mut running => panic!("it ended"),
-        () = up(&place) => {}
-    }
+    let running = started(&driver, sh("touch up; sleep 100"), &place).await;
     tokio::time::timeout(NOT_HUNG, driver.close())
         .await
         .unwrap();
@@ -125,13 +117,7 @@ async fn close_takes_down_calls_whose_futures_nobody_polls() {
 async fn a_driver_dropped_without_close_leaves_nothing_running() {
     let place = Place::new();
     let driver = driver(&place);
-    {
-        let mut running = driver.run(sh("touch up; sleep 100"));
-        tokio::select! {
-            _ = &mut running => panic!("it ended"),
-            () = up(&place) => {}
-        }
-    }
+    drop(started(&driver, sh("touch up; sleep 100"), &place).await);
     drop(driver);
     place.assert_no_process_within(Duration::from_secs(2));
 }

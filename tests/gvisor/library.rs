@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use runsc_driver::cfc::mode::EnforcementMode;
 use runsc_driver::direct::DirectDriver;
-use runsc_driver::driver::End;
-use runsc_driver::{Call, Driver, Host, NetworkMode, Outcome, SandboxConfig, SandboxOptions};
+use runsc_driver::driver::{BoxFuture, End};
+use runsc_driver::{
+    Call, Driver, Error, Host, NetworkMode, Outcome, SandboxConfig, SandboxOptions,
+};
 
 use crate::common::{Place, is_root, store, wait_for, walk};
 
@@ -93,4 +95,18 @@ pub async fn up(place: &Place) {
         let _ = sender.send(());
     });
     receiver.await.unwrap();
+}
+
+/// Starts a call and goes on with it until its command is up; the rest of it.
+pub async fn started<'a>(
+    driver: &'a DirectDriver,
+    call: Call,
+    place: &Place,
+) -> BoxFuture<'a, Result<Outcome, Error>> {
+    let mut running = driver.run(call);
+    tokio::select! {
+        _ = &mut running => panic!("it ended"),
+        () = up(place) => {}
+    }
+    running
 }

@@ -14,7 +14,7 @@ use runsc_driver::{Call, Driver, Error, Outcome};
 
 use super::{VIA, driver};
 use crate::common::{NOT_HUNG, Place};
-use crate::library::{out, sh, up};
+use crate::library::{out, sh, started, up};
 
 fn within(session: &str, script: &str) -> Call {
     let mut call = sh(script);
@@ -415,12 +415,7 @@ async fn cancelling_stops_the_command_and_keeps_the_session() {
 
     // Dropped, it is stopped too; the session is there before and after.
     std::fs::remove_file(place.workspace.join("up")).unwrap();
-    let mut running = driver.run(within("s", "touch up; sleep 778; true"));
-    tokio::select! {
-        _ = &mut running => panic!("it ended"),
-        () = up(&place) => {}
-    }
-    drop(running);
+    drop(started(&driver, within("s", "touch up; sleep 778; true"), &place).await);
     let gone = "for i in $(seq 200); do ps -eo args | grep -qE '^sleep' || exit 0; done; exit 1";
     text(&driver, "s", gone).await;
     assert_eq!(text(&driver, "s", "cat /tmp/f").await, "old\n");

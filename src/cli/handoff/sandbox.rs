@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 use crate::cfc::mode::EnforcementMode;
-use crate::cli::sandbox_args::network;
+use crate::cli::sandbox_args::{network, select};
 use crate::config::{
     ConfigError, Egress, MountKind, MountRequest, NetworkMode, SandboxConfig, SandboxOptions,
 };
@@ -12,8 +12,8 @@ use crate::direct::DirectDriver;
 use crate::driver::Driver;
 use crate::handoff::step::{MakeSandbox, NotMade, View};
 use crate::host::Host;
-use crate::selection::{self, Refusal};
-use crate::settings::{Entrypoint, Flags, Settings};
+use crate::selection::Refusal;
+use crate::settings::Flags;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct SandboxArgs {
@@ -88,14 +88,11 @@ impl SandboxArgs {
             },
             network: Some(self.network),
         };
-        let settings = Settings::new(&flags, host);
-        let selection = selection::select(&settings, host, &Entrypoint::BATCH)?;
         let mode = match no_cfc {
             true => EnforcementMode::Disabled,
             false => self.cfc_enforcement_mode.unwrap_or_default(),
         };
-        let policy = selection.policy.as_deref();
-        selection::enforcement_floor(mode.enforces(), policy, &Entrypoint::BATCH)?;
+        let selection = select(&flags, mode, host)?;
         // Each view names a workspace of its own.
         let mut options = selection.options(&host.temp_dir);
         options.mode = mode;

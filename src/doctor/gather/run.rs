@@ -142,7 +142,7 @@ fn ended(outcome: &Outcome, selected: String, network: &'static str, no_cfc: boo
         withheld: outcome.released().is_none(),
         call: RealCall {
             worked: exit == Some(0) && wrote,
-            outcome: outcome_word(outcome.end),
+            outcome: outcome.end.word(),
             exit_code: exit,
             elapsed_ms: (outcome.elapsed.as_secs_f64() * 1e4).round() / 10.0,
             selected,
@@ -151,17 +151,6 @@ fn ended(outcome: &Outcome, selected: String, network: &'static str, no_cfc: boo
         },
         end: outcome.end,
         log: outcome.evidence.log.clone(),
-    }
-}
-
-/// The words of `run --json`.
-fn outcome_word(end: End) -> &'static str {
-    match end {
-        End::Exited => "exited",
-        End::TimedOut => "timed-out",
-        End::Cancelled => "cancelled",
-        End::NotStarted(_) => "not-started",
-        End::Lost => "lost",
     }
 }
 
@@ -185,7 +174,7 @@ pub(super) async fn session_call(
     match (result, via) {
         (Ok(outcome), Some(via)) if outcome.end == End::Exited => Ok(via),
         (Ok(outcome), _) => Err(Told::own(
-            outcome_word(outcome.end),
+            outcome.end.word(),
             "a call in a session does not come to its end: see `runsc-driver -vv shell --no-cfc`"
                 .to_owned(),
         )),
