@@ -222,24 +222,26 @@ fn container_user(user: Option<&str>, rootless: bool) -> Result<ContainerUser, C
     let Some(text) = user else {
         return Ok(ContainerUser::default());
     };
-    let parsed = match text.split_once(':') {
-        Some((uid, gid)) => id(uid).zip(id(gid)),
-        None => id(text).map(|uid| (uid, 0)),
-    };
-    let user = match parsed {
-        Some((uid, gid)) => ContainerUser { uid, gid },
-        None => {
-            return Err(ConfigError::BadUser {
-                user: text.to_owned(),
-            });
-        }
-    };
+    let user = ContainerUser::parse(text).ok_or_else(|| ConfigError::BadUser {
+        user: text.to_owned(),
+    })?;
     if rootless && user != ContainerUser::default() {
         return Err(ConfigError::UserWhenRootless {
             user: text.to_owned(),
         });
     }
     Ok(user)
+}
+
+impl ContainerUser {
+    /// `UID` or `UID:GID`, in digits; the group is 0 where it is not named.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (uid, gid) = match text.split_once(':') {
+            Some((uid, gid)) => (id(uid)?, id(gid)?),
+            None => (id(text)?, 0),
+        };
+        Some(Self { uid, gid })
+    }
 }
 
 /// Digits alone (`parse` takes a sign), and not the number by which the kernel means "no change".

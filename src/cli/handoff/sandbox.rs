@@ -6,7 +6,8 @@ use std::sync::Arc;
 use crate::cfc::mode::EnforcementMode;
 use crate::cli::sandbox_args::{network, select};
 use crate::config::{
-    ConfigError, Egress, MountKind, MountRequest, NetworkMode, SandboxConfig, SandboxOptions,
+    ConfigError, ContainerUser, Egress, MountKind, MountRequest, NetworkMode, SandboxConfig,
+    SandboxOptions,
 };
 use crate::direct::DirectDriver;
 use crate::driver::Driver;
@@ -110,11 +111,8 @@ impl SandboxArgs {
         let Some(named) = &self.user else {
             return Ok(None);
         };
-        let wrong = || Refused::User(named.clone());
-        let (uid, gid) = named.split_once(':').unwrap_or((named, named));
-        let number = |text: &str| text.parse::<u32>().map_err(|_| wrong());
-        let owner = (number(uid)?, number(gid)?);
-        Ok((host.uid == Some(0)).then_some(owner))
+        let user = ContainerUser::parse(named).ok_or_else(|| Refused::User(named.clone()))?;
+        Ok((host.uid == Some(0)).then_some((user.uid, user.gid)))
     }
 }
 
