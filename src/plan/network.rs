@@ -98,6 +98,9 @@ pub(crate) fn attach(pasta: &Path, log: &Path) -> CommandLine {
     }
     args.extend(["--log-file".into(), log.into()]);
     args.extend(["--netns-only", "--runas", "0"].map(OsString::from));
+    // The namespace goes by a process that ends before it; newer releases look whether its path is
+    // still there, once a second.
+    args.push("--no-netns-quit".into());
     CommandLine {
         program: pasta.to_owned(),
         args,
@@ -170,7 +173,7 @@ mod tests {
             .map(|arg| arg.to_str().unwrap())
             .collect();
         let expected = "-f --config-net --quiet -4 -a 10.0.2.15 -n 24 -g 10.0.2.2 -t none -u none \
-                        -T none -U none --log-file /b/pasta.log --netns-only --runas 0";
+                        -T none -U none --log-file /b/pasta.log --netns-only --runas 0 --no-netns-quit";
         assert_eq!(args.join(" "), expected);
     }
 
