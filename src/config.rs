@@ -14,7 +14,7 @@ mod resolve;
 mod writable;
 
 pub use error::{ConfigError, Found};
-pub use network::{BadEgress, Egress, NetworkHelper};
+pub use network::{BadEgress, Egress, NetworkHelper, NetworkLayout};
 pub(crate) use resolve::nft;
 pub use writable::{NotWritable, Ownership, Remedy};
 
@@ -112,8 +112,10 @@ pub struct SandboxOptions {
     pub network_helper: Option<NetworkHelper>,
     /// Where a container may connect to, on the network that the helper gives.
     pub egress: Egress,
-    /// Whether sessions may have that network too.
+    /// Whether sessions may have that network too, in the layout that can give it to them.
     pub session_egress: bool,
+    /// How the helper's pasta and runsc stand to each other.
+    pub network_layout: NetworkLayout,
     /// Whether runsc runs in a user namespace of its own. The default selection sets it.
     pub rootless: bool,
     /// The directory that the commands work in, absolute on the host.
@@ -156,6 +158,7 @@ impl SandboxOptions {
             network_helper: None,
             egress: Egress::default(),
             session_egress: false,
+            network_layout: NetworkLayout::default(),
             rootless: false,
             workspace: workspace.into(),
             workspace_mount_path: PathBuf::from(WORKSPACE_MOUNT_PATH),
@@ -316,7 +319,14 @@ impl SandboxConfig {
     /// Whether a call can name a session.
     #[must_use]
     pub fn has_sessions(&self) -> bool {
-        self.pasta.as_ref().is_none_or(|pasta| pasta.sessions)
+        let on_pasta = |pasta: &network::Pasta| pasta.sessions && pasta.wrapping.is_none();
+        self.pasta.as_ref().is_none_or(on_pasta)
+    }
+
+    /// Whether pasta is around runsc, so that runsc's control commands find no container.
+    pub(crate) fn is_wrapped(&self) -> bool {
+        let pasta = self.pasta.as_ref();
+        pasta.is_some_and(|pasta| pasta.wrapping.is_some())
     }
 
     /// Whether runsc runs in a user namespace of its own.

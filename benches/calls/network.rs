@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use runsc_driver::config::NetworkHelper;
+use runsc_driver::config::{NetworkHelper, NetworkLayout};
 use runsc_driver::selection::find_program;
 use runsc_driver::{Call, Driver, Host, NetworkMode, SandboxOptions};
 use serde::Serialize;
@@ -24,10 +24,23 @@ pub struct NetworkCost {
 }
 
 /// What is measured, each in a driver of its own for either network.
-const KINDS: [(&str, Kind); 3] = [
-    ("a call", Kind::Call),
-    ("a session's start, first call and end", Kind::Session),
-    ("a call in a session", Kind::InSession),
+const KINDS: [(&str, Kind, NetworkLayout); 4] = [
+    ("a call", Kind::Call, NetworkLayout::Holder),
+    (
+        "a call with pasta around it",
+        Kind::Call,
+        NetworkLayout::Wrap,
+    ),
+    (
+        "a session's start, first call and end",
+        Kind::Session,
+        NetworkLayout::Holder,
+    ),
+    (
+        "a call in a session",
+        Kind::InSession,
+        NetworkLayout::Holder,
+    ),
 ];
 
 #[derive(Clone, Copy)]
@@ -38,11 +51,11 @@ enum Kind {
 }
 
 pub fn measure(place: &Place, effort: Effort) -> Result<Vec<NetworkCost>, Stop> {
-    let cost = |(what, kind)| {
+    let cost = |(what, kind, layout)| {
         let subject = |name, networked| {
             let ours = place.driver(|options| {
                 if networked {
-                    network(options);
+                    network(options, layout);
                 }
             })?;
             let mut subject = On {
@@ -66,10 +79,11 @@ pub fn measure(place: &Place, effort: Effort) -> Result<Vec<NetworkCost>, Stop> 
     KINDS.into_iter().map(cost).collect()
 }
 
-fn network(options: &mut SandboxOptions) {
+fn network(options: &mut SandboxOptions, layout: NetworkLayout) {
     let host = Host::read();
     let find = |name: &str| find_program(name, &host);
     options.network = NetworkMode::Sandbox;
+    options.network_layout = layout;
     options.session_egress = true;
     // What is missing is the configuration's to refuse.
     options.network_helper = find("pasta").zip(find("setpriv")).map(|(pasta, setpriv)| {

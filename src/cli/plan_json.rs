@@ -26,8 +26,12 @@ fn value(plan: &Plan) -> Value {
         "env": RUNSC_ENV.map(|(name, value)| format!("{name}={value}")),
         "userNamespace": plan.user_namespace.map(|map| json!({ "uid": map.uid, "gid": map.gid })),
         "network": plan.network.as_ref().map(|network| json!({
-            "program": bytes(&network.pasta.program),
-            "args": network.pasta.args.iter().map(|arg| bytes(arg)).collect::<Vec<_>>(),
+            "program": network.beside.as_ref().map(|pasta| bytes(&pasta.program)),
+            "args": network
+                .beside
+                .iter()
+                .flat_map(|pasta| pasta.args.iter().map(|arg| bytes(arg)))
+                .collect::<Vec<_>>(),
             "userNamespace": network
                 .user_namespace
                 .map(|map| json!({ "uid": map.uid, "gid": map.gid })),

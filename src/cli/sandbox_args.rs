@@ -4,7 +4,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::cfc::mode::EnforcementMode;
-use crate::config::{ConfigError, Egress, MountKind, MountRequest, NetworkMode, SandboxConfig};
+use crate::config::{
+    ConfigError, Egress, MountKind, MountRequest, NetworkLayout, NetworkMode, SandboxConfig,
+};
 use crate::host::Host;
 use crate::selection::{self, Refusal, Selection};
 use crate::settings::{Entrypoint, Flags, Settings};
@@ -39,6 +41,10 @@ pub(super) struct SandboxArgs {
     /// commas between; a HOST is an address, a network (192.0.2.0/24) or a name
     #[arg(long, value_name = "POLICY", default_value_t)]
     egress: Egress,
+    /// How the network sandbox is made: holder, pasta beside the sandbox; wrap, pasta around it,
+    /// without sessions
+    #[arg(long, value_name = "holder|wrap", default_value_t)]
+    network_layout: NetworkLayout,
     /// The directory that the command works in, at /workspace in the sandbox; writable
     #[arg(long, value_name = "DIR", default_value = ".")]
     workspace: PathBuf,
@@ -103,6 +109,7 @@ impl SandboxArgs {
         options.ignore_labels = self.ignore_labels;
         options.user.clone_from(&self.user);
         options.egress.clone_from(&self.egress);
+        options.network_layout = self.network_layout;
         // A person's shell is a session.
         options.session_egress = true;
         for (pairs, read_only) in [(&self.ro_bind, true), (&self.bind, false)] {

@@ -255,6 +255,17 @@ pub enum ConfigError {
         /// The network.
         network: NetworkMode,
     },
+    /// A program that the layout needs is not there.
+    #[error(
+        "the network layout wrap needs {program}, which is not there: install {package}, or take \
+         the layout holder"
+    )]
+    LayoutProgram {
+        /// Which one.
+        program: &'static str,
+        /// Whose it is.
+        package: &'static str,
+    },
     /// The system gives no random bytes, so that there is no name for this run.
     #[error("the system gives no random bytes to name the run with: {0}")]
     NoRandomness(getrandom::Error),
@@ -288,6 +299,7 @@ impl ConfigError {
             Self::NotWritable(_) => "mount-not-writable",
             Self::OverNetworkFile { .. } => "sandbox-path-reserved",
             Self::EgressElsewhere { .. } => "egress-not-enforceable",
+            Self::LayoutProgram { .. } => "network-layout-unavailable",
             Self::NoRandomness(_) => "no-randomness",
         }
     }

@@ -27,6 +27,46 @@ pub struct NetworkHelper {
     pub unshare: Option<PathBuf>,
 }
 
+/// How pasta and runsc stand to each other on the default Linux network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum NetworkLayout {
+    /// Beside each other: the driver makes the network namespace, pasta attaches to it, and runsc
+    /// enters it.
+    #[default]
+    Holder,
+    /// pasta makes the namespace, and a PID namespace, and starts runsc in them. There no control
+    /// command finds the container, so that there are no sessions.
+    Wrap,
+}
+
+impl NetworkLayout {
+    /// The word for it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Holder => "holder",
+            Self::Wrap => "wrap",
+        }
+    }
+}
+
+impl fmt::Display for NetworkLayout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for NetworkLayout {
+    type Err = &'static str;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        [Self::Holder, Self::Wrap]
+            .into_iter()
+            .find(|layout| layout.as_str() == word)
+            .ok_or("it is holder or wrap")
+    }
+}
+
 /// Where a container on the default Linux network may connect to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Egress {
@@ -218,6 +258,19 @@ pub struct Pasta {
     pub(crate) egress: Egress,
     /// Whether sessions may have it.
     pub(crate) sessions: bool,
+    /// What puts pasta around runsc, in that layout.
+    pub(crate) wrapping: Option<Wrapping>,
+}
+
+/// The programs that are around runsc in [`NetworkLayout::Wrap`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wrapping {
+    /// util-linux's `setpriv`.
+    pub(crate) setpriv: PathBuf,
+    /// `mount`, for the `/proc` that not every pasta mounts.
+    pub(crate) mount: PathBuf,
+    /// util-linux's `unshare`, for root.
+    pub(crate) unshare: Option<PathBuf>,
 }
 
 impl Pasta {

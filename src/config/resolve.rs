@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::error::{ConfigError, Found};
-use super::network::{Egress, Pasta};
+use super::network::{Egress, NetworkHelper, NetworkLayout, Pasta, Wrapping};
 use super::writable::{NotWritable, Ownership, identity, may_write, remedy};
 use super::{
     ContainerUser, FABRIC_MOUNT_PATH, Mount, MountKind, MountRequest, NetworkMode, Pool,
@@ -22,6 +22,8 @@ use crate::trust::{TrustedPath, find_program, scratch, shown, walk};
 
 const ROOTFS: &str = "the rootfs";
 const POLICY: &str = "the CFC policy";
+/// What is around runsc in the layout wrap, beside the helper's programs.
+const SHELL: &str = crate::plan::network::wrap::SHELL;
 
 /// Where the sandbox has mounts of its own, and whether a place below one is taken too.
 const RESERVED: [(&str, bool); 4] = [
@@ -354,7 +356,23 @@ fn pasta(
         }
     };
     let nft = nft(host);
-    for (setting, path) in [("pasta", Some(&helper.pasta)), ("nft", nft.as_ref())] {
+    let wrapping = match options.network_layout {
+        NetworkLayout::Holder => None,
+        NetworkLayout::Wrap => Some(wrapping(helper, host)?),
+    };
+    let mut programs = vec![
+        ("pasta", Some(helper.pasta.as_path())),
+        ("nft", nft.as_deref()),
+    ];
+    if let Some(wrapping) = &wrapping {
+        programs.extend([
+            ("setpriv", Some(wrapping.setpriv.as_path())),
+            ("mount", Some(wrapping.mount.as_path())),
+            ("unshare", wrapping.unshare.as_deref()),
+            ("the shell", Some(Path::new(SHELL))),
+        ]);
+    }
+    for (setting, path) in programs {
         if let Some(path) = path {
             mounts.check_trusted(setting, path, &walk(setting, path)?)?;
         }
@@ -364,7 +382,31 @@ fn pasta(
         nft,
         egress: options.egress.clone(),
         sessions: options.session_egress,
+        wrapping,
     }))
+}
+
+fn wrapping(helper: &NetworkHelper, host: &Host) -> Result<Wrapping, ConfigError> {
+    let missing = |program, package| ConfigError::LayoutProgram { program, package };
+    // As it is called, and not what it leads to: it may be one of many that a single file serves.
+    let mount = ["/usr/bin/mount", "/bin/mount"].map(PathBuf::from);
+    let unshare = match host.uid {
+        Some(0) => Some(
+            helper
+                .unshare
+                .clone()
+                .ok_or(missing("unshare", "util-linux"))?,
+        ),
+        _ => None,
+    };
+    Ok(Wrapping {
+        setpriv: helper.setpriv.clone(),
+        mount: mount
+            .into_iter()
+            .find(|path| is_executable(path))
+            .ok_or(missing("mount", "mount"))?,
+        unshare,
+    })
 }
 
 /// `nft` is a system administrator's program, and often not on the `PATH` of anybody else.

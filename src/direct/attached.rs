@@ -11,11 +11,13 @@ use tokio_util::sync::CancellationToken;
 use super::labels::{self, Seen};
 use crate::cfc::result::Verdict;
 use crate::driver::{BoxFuture, Call, End, Evidence, Exit, Output, Released, Stdin};
+use crate::launch::bundle::write_new;
 use crate::launch::deadline::Deadline;
 use crate::launch::donation::{ResultFile, sealed};
 use crate::launch::output::{self, Channel};
 use crate::launch::spawn::{Donation, Pipes};
 use crate::launch::{LaunchError, sys};
+use crate::plan::network::wrap::Meeting;
 use crate::plan::runsc;
 
 /// How long the streams of a command that was taken down may take to be read.
@@ -88,7 +90,28 @@ impl Ends {
         enforces: bool,
     ) -> Result<(Self, Vec<Donation>), LaunchError> {
         let (result, donations) = donations(context).map_err(LaunchError::Donation)?;
-        let ends = Self {
+        Ok((Self::with(call, result, enforces), donations))
+    }
+
+    /// The same where no descriptor gets through: both are files of the call's own, which what is
+    /// before runsc opens.
+    pub(super) fn by_files(
+        call: Call,
+        context: Option<&[u8]>,
+        enforces: bool,
+        meeting: &Meeting,
+    ) -> Result<Self, LaunchError> {
+        let Some(context) = context else {
+            return Ok(Self::with(call, None, enforces));
+        };
+        write_new(&meeting.context(), context)?;
+        write_new(&meeting.result(), b"")?;
+        let result = ResultFile::open(&meeting.result()).map_err(LaunchError::Donation)?;
+        Ok(Self::with(call, Some(result), enforces))
+    }
+
+    fn with(call: Call, result: Option<ResultFile>, enforces: bool) -> Self {
+        Self {
             stdin: call.stdin,
             stdout: call.stdout,
             stderr: call.stderr,
@@ -96,8 +119,7 @@ impl Ends {
             keep_raw: call.keep_raw,
             hold: result.is_some() && enforces,
             result,
-        };
-        Ok((ends, donations))
+        }
     }
 
     pub(super) fn wants_stdin(&self) -> bool {

@@ -110,6 +110,7 @@ impl Container {
             user_namespace: plan.user_namespace,
             overlay: plan.overlay,
             read_only: plan.read_only,
+            pid_namespace: false,
             stdin: true,
             output: false,
             donations: Vec::new(),

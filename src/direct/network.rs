@@ -1,5 +1,6 @@
 //! A container's network, from what was found out once to what is brought up for each.
 
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -7,8 +8,8 @@ use tokio::sync::OnceCell;
 
 use super::Shared;
 use crate::driver::Error;
-use crate::launch::network::{Network, find_reach, known_apart};
-use crate::launch::spawn::Child;
+use crate::launch::network::{Behind, Gate, Network, find_reach, known_apart};
+use crate::launch::spawn::{Child, Pipes};
 use crate::launch::sys::Enter;
 use crate::launch::teardown::Token;
 use crate::launch::{LaunchError, spawn};
@@ -65,7 +66,7 @@ fn bring_up(
         return Ok(None);
     };
     let token = Box::new((counted, Arc::clone(shared)));
-    Network::up(network, &shared.reach(), token).map(Some)
+    Network::up(network, &shared.reach(), token)
 }
 
 /// The same on a thread, counted from the first moment on: it goes on where nobody waits.
@@ -79,6 +80,32 @@ pub(super) async fn up_on_thread(
     let (shared, counted) = (Arc::clone(shared), shared.calls.count());
     let up = move || bring_up(&shared, &plan, counted).map(|network| (plan, network));
     spawn::on_thread(up).await?
+}
+
+/// The gate between pasta and the runsc that is in it, where pasta is around it.
+pub(super) fn gate(plan: &Plan) -> Result<Option<Gate>, LaunchError> {
+    let meeting = plan.meeting.as_ref().zip(plan.network.as_ref());
+    meeting
+        .map(|(meeting, network)| Gate::make(meeting, network, &plan.command))
+        .transpose()
+}
+
+/// Opens it once pasta was started. The command's standard error is then not pasta's.
+pub(super) async fn through(
+    shared: &Arc<Shared>,
+    gate: Option<Gate>,
+    (pasta, end): (u32, &OwnedFd),
+    mut pipes: Pipes,
+) -> Result<(Pipes, Option<Behind>), LaunchError> {
+    let Some(gate) = gate else {
+        return Ok((pipes, None));
+    };
+    let (reach, words) = (shared.reach(), pipes.stderr.take());
+    let end = end.try_clone().map_err(LaunchError::Pipe)?;
+    let open = move || gate.open(pasta, &end, words, &reach);
+    let (stderr, behind) = spawn::on_thread(open).await??;
+    pipes.stderr = Some(stderr);
+    Ok((pipes, Some(behind)))
 }
 
 /// The namespaces of a network, for its runsc to enter.

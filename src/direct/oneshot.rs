@@ -19,6 +19,7 @@ use crate::classify::{self, Classified, RawExit};
 use crate::driver::{Call, Error, Evidence, Outcome, Released};
 use crate::launch::LaunchError;
 use crate::launch::bundle::BundleDir;
+use crate::launch::network::Behind;
 use crate::launch::spawn::{self, Child, Pipes, SpawnRequest};
 use crate::launch::teardown::{NotTakenDown, Remains};
 use crate::plan::Plan;
@@ -64,6 +65,8 @@ struct Running {
     slot: Arc<Slot<Remains>>,
     log: PathBuf,
     attached: Attached,
+    /// What it needs where pasta is around it.
+    _behind: Option<Behind>,
 }
 
 /// Leaves the driver's list whatever becomes of the call.
@@ -95,13 +98,22 @@ async fn start(shared: &Arc<Shared>, plan: Plan, call: Call) -> Result<Running, 
     let bundle = BundleDir::create(&plan, &shared.network_files(&plan))?;
     let (plan, network) = network::up_on_thread(shared, plan).await?;
     let enforces = labels::mode(&shared.config, &call).enforces();
-    let (ends, donations) = Ends::of(call, plan.context.as_deref(), enforces)?;
+    let context = plan.context.as_deref();
+    let (ends, donations) = match &plan.meeting {
+        None => Ends::of(call, context, enforces)?,
+        Some(meeting) => (
+            Ends::by_files(call, context, enforces, meeting)?,
+            Vec::new(),
+        ),
+    };
+    let gate = network::gate(&plan)?;
     let request = SpawnRequest {
         command: plan.command,
         enter: network::entry(&network)?,
         user_namespace: plan.user_namespace,
         overlay: plan.overlay,
         read_only: plan.read_only,
+        pid_namespace: plan.meeting.is_some(),
         stdin: ends.wants_stdin(),
         output: true,
         donations,
@@ -109,26 +121,30 @@ async fn start(shared: &Arc<Shared>, plan: Plan, call: Call) -> Result<Running, 
 
     let (sender, receiver) = oneshot::channel();
     let config = Arc::clone(&shared.config);
-    let state_dir = shared.scratch()?.state_dir();
     let token = Box::new((counted, Arc::clone(shared)));
+    let (state_dir, meeting) = (plan.state_dir, plan.meeting);
     let filled = Arc::clone(&slot);
     let reply = move |started: Result<(Child, Pipes), LaunchError>| {
         let started = started.and_then(|(child, pipes)| {
             let end = child.end().map_err(LaunchError::Pipe)?;
             let network = network::tied(network, &child)?;
-            filled.fill(Remains::new(child, bundle, plan.id, state_dir, config, token).on(network));
-            Ok((pipes, end))
+            let pid = child.pid();
+            let remains = Remains::new(child, bundle, plan.id, state_dir, config, token);
+            filled.fill(remains.on(network).within(meeting));
+            Ok((pipes, pid, end))
         });
         // Where nobody waits any more, the slot is closed and the container went with it.
         let _ = sender.send(started);
     };
     spawn::submit(request, Box::new(reply));
-    let (pipes, end) = receiver.await.map_err(|_| LaunchError::NoLauncher)??;
+    let (pipes, pid, end) = receiver.await.map_err(|_| LaunchError::NoLauncher)??;
+    let (pipes, behind) = network::through(shared, gate, (pid, &end), pipes).await?;
     Ok(Running {
         entered,
         slot,
         log: plan.log,
         attached: Attached::join(ends, pipes, Ending::child(end)?)?,
+        _behind: behind,
     })
 }
 

@@ -32,6 +32,10 @@ impl BundleDir {
             let mode = PermissionsExt::from_mode(0o644);
             std::fs::set_permissions(path, mode).map_err(failed(path))?;
         }
+        if let Some(meeting) = &plan.meeting {
+            make_dir(meeting.dir())?;
+            make_dir(&meeting.state_dir())?;
+        }
         for link in &plan.links {
             symlink(&link.target, &link.at).map_err(failed(&link.at))?;
         }
@@ -96,7 +100,7 @@ fn make_dir(path: &Path) -> Result<(), LaunchError> {
 }
 
 /// Writes a file that was not there.
-pub(super) fn write_new(path: &Path, bytes: &[u8]) -> Result<(), LaunchError> {
+pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> Result<(), LaunchError> {
     OpenOptions::new()
         .write(true)
         .create_new(true)

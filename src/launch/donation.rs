@@ -1,9 +1,12 @@
-//! What goes to a child and comes back on descriptors: never a path that anyone else could open.
+//! What goes to a child and comes back on descriptors: never a path that the sandbox could open.
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use nix::libc;
 
 use crate::cfc::json::MAX_BYTES;
 
@@ -23,6 +26,13 @@ pub(crate) struct ResultFile(File);
 impl ResultFile {
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self(anonymous(c"cfc-result")?))
+    }
+
+    /// A file that is there, which the child opens by its name.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let mut options = File::options();
+        options.read(true).custom_flags(libc::O_NOFOLLOW);
+        Ok(Self(options.open(path)?))
     }
 
     /// The child's end.

@@ -96,6 +96,17 @@ pub enum LaunchError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// The child could not make the PID namespace that it is to run in.
+    #[error(
+        "{program:?} could not be started in a PID namespace of its own ({source}): take the \
+         network layout holder"
+    )]
+    PidNamespace {
+        /// Which program.
+        program: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// The container's network could not be made.
     #[error(transparent)]
     Network(#[from] NetworkError),
@@ -121,6 +132,7 @@ impl LaunchError {
             Self::ReadOnly { .. } => "read-only-unavailable",
             Self::Tie { .. } => "death-signal-failed",
             Self::Enter { .. } => "namespace-not-entered",
+            Self::PidNamespace { .. } => "pid-namespace-unavailable",
             Self::Network(err) => err.code(),
             Self::NoLauncher => "no-launcher",
         }

@@ -47,6 +47,8 @@ pub(crate) struct SpawnRequest {
     pub user_namespace: Option<IdMap>,
     pub overlay: Option<Overlay>,
     pub read_only: Vec<ReadOnly>,
+    /// Whether it is the first process of a PID namespace, all of which ends with it.
+    pub pid_namespace: bool,
     /// Whether its standard input is a pipe; it has none otherwise.
     pub stdin: bool,
     /// Whether its output streams are pipes; they lead nowhere otherwise.
@@ -63,6 +65,7 @@ impl SpawnRequest {
             user_namespace: None,
             overlay: None,
             read_only: Vec::new(),
+            pid_namespace: false,
             stdin: false,
             output,
             donations: Vec::new(),
@@ -301,7 +304,7 @@ pub(super) fn leavings(status: Option<ExitStatus>, pipes: Pipes) -> Ended {
 
 /// What a program that has ended left in its pipe. It is not waited for more: what the program
 /// started may hold the other end for as long as it likes.
-fn what_is_there(pipe: OwnedFd) -> Vec<u8> {
+pub(super) fn what_is_there(pipe: OwnedFd) -> Vec<u8> {
     let mut output = Vec::new();
     if fcntl(&pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).is_ok() {
         // An error is the end of what is there; a pipe holds less than this.
@@ -395,6 +398,7 @@ fn child_setup(request: &SpawnRequest, enter: Option<Enter>, failed_step: OwnedF
         user_namespace: request.user_namespace.map(user_map),
         overlay: request.overlay.as_ref().map(overlay_mount),
         read_only: request.read_only.iter().map(read_only_bind).collect(),
+        pid_namespace: request.pid_namespace,
         failed_step,
     }
 }
@@ -474,6 +478,7 @@ fn spawn_error(
         },
         Some(Step::Tie) => LaunchError::Tie { program, source },
         Some(Step::Enter) => LaunchError::Enter { program, source },
+        Some(Step::PidNamespace) => LaunchError::PidNamespace { program, source },
         None => LaunchError::Execute { program, source },
     }
 }

@@ -1,8 +1,10 @@
 //! runsc's state directory, looked at without asking runsc.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -147,16 +149,46 @@ pub(crate) fn descendants(pid: u32) -> BTreeSet<u32> {
     found
 }
 
+/// The processes that have this directory as runsc's `--root` on their command line: runsc's own,
+/// and what is to become one.
+pub(crate) fn on_root(state_dir: &Path) -> BTreeSet<u32> {
+    let is_on = |pid: &u32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        names_root(&line, |root| root == state_dir)
+    };
+    pids_of_all().filter(is_on).collect()
+}
+
+/// Whether a command line has such a `--root`. We write two words, and runsc hands one on.
+pub(crate) fn names_root(line: &[u8], is_it: impl Fn(&Path) -> bool) -> bool {
+    let words: Vec<_> = line.split(|byte| *byte == 0).collect();
+    let apart = words
+        .windows(2)
+        .filter_map(|pair| (pair[0] == b"--root").then_some(pair[1]));
+    let joined = words
+        .iter()
+        .filter_map(|word| word.strip_prefix(b"--root="));
+    apart
+        .chain(joined)
+        .any(|root| is_it(Path::new(OsStr::from_bytes(root))))
+}
+
+/// Whether this is what a process was started as.
+pub(crate) fn runs(pid: u32, program: &Path) -> bool {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    line.split(|byte| *byte == 0).next() == Some(program.as_os_str().as_bytes())
+}
+
+fn pids_of_all() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| *pid != std::process::id())
+}
+
 /// The processes that have a container's id on their command line: also those whose parent is gone.
 pub(crate) fn naming(id: &str) -> BTreeSet<u32> {
-    let Ok(entries) = fs::read_dir("/proc") else {
-        return BTreeSet::new();
-    };
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(|pid: &u32| *pid != std::process::id() && names(*pid, id))
-        .collect()
+    pids_of_all().filter(|pid| names(*pid, id)).collect()
 }
 
 /// What is no runsc may name it as well: an editor, for one.
@@ -168,7 +200,7 @@ fn names(pid: u32, id: &str) -> bool {
         && line.windows(id.len()).any(|window| window == id.as_bytes())
 }
 
-fn children(pid: u32) -> Vec<u32> {
+pub(crate) fn children(pid: u32) -> Vec<u32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return Vec::new();
     };

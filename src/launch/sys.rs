@@ -42,6 +42,9 @@ pub(crate) struct ChildSetup {
     pub overlay: Option<OverlayMount>,
     /// Binds read-only, in the same.
     pub read_only: Vec<ReadOnlyBind>,
+    /// Becomes the program as the first process of a PID namespace, with which all in it ends, and
+    /// with a `/proc` of that. The child itself stays outside.
+    pub pid_namespace: bool,
     /// Gets a byte of [`Step`] where one fails: an error's number alone does not say which.
     pub failed_step: OwnedFd,
 }
@@ -75,6 +78,7 @@ pub(crate) enum Step {
     ReadOnly = 3,
     Tie = 4,
     Enter = 5,
+    PidNamespace = 6,
 }
 
 impl Step {
@@ -85,6 +89,7 @@ impl Step {
             Self::ReadOnly,
             Self::Tie,
             Self::Enter,
+            Self::PidNamespace,
         ]
         .into_iter()
         .find(|step| *step as u8 == byte)
@@ -111,12 +116,7 @@ impl ChildSetup {
         if let Some(map) = &self.user_namespace {
             self.step(Step::UserNamespace, map.enter())?;
         }
-        if self.overlay.is_some() || !self.read_only.is_empty() {
-            let step = if self.overlay.is_some() {
-                Step::Overlay
-            } else {
-                Step::ReadOnly
-            };
+        if let Some(step) = self.mounts() {
             self.step(step, private_mounts())?;
         }
         if let Some(overlay) = &self.overlay {
@@ -127,7 +127,22 @@ impl ChildSetup {
         }
         // After the namespaces: a change of credentials clears the death signal.
         self.step(Step::Tie, tie_to(parent))?;
-        self.step(Step::Tie, close_on_exec_from(3))
+        self.step(Step::Tie, close_on_exec_from(3))?;
+        if self.pid_namespace {
+            self.step(Step::PidNamespace, go_on_as_first())?;
+        }
+        Ok(())
+    }
+
+    /// What it needs a mount namespace of its own for, where it does.
+    fn mounts(&self) -> Option<Step> {
+        if self.overlay.is_some() {
+            Some(Step::Overlay)
+        } else if !self.read_only.is_empty() {
+            Some(Step::ReadOnly)
+        } else {
+            self.pid_namespace.then_some(Step::PidNamespace)
+        }
     }
 
     fn step(&self, step: Step, result: io::Result<()>) -> io::Result<()> {
@@ -251,6 +266,65 @@ impl ReadOnlyBind {
     fn mount(&self) -> io::Result<()> {
         Err(io::Error::from_raw_os_error(libc::ENOSYS))
     }
+}
+
+/// Goes on in a child that is the first process of a PID namespace, with a `/proc` of it. What called
+/// waits for that child's end, takes its status, and never returns.
+#[cfg(target_os = "linux")]
+fn go_on_as_first() -> io::Result<()> {
+    // SAFETY: no precondition.
+    let own = unsafe { libc::getpid() };
+    // Inherited, it tells the child whether we still are: to it, we have no pid.
+    // SAFETY: a number and no flags.
+    let own_end = unsafe { libc::syscall(libc::SYS_pidfd_open, own, 0) };
+    if own_end < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: flags alone.
+    check(unsafe { libc::unshare(libc::CLONE_NEWPID) })?;
+    // SAFETY: both go on with async-signal-safe system calls alone; the parent never returns.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            // SAFETY: PR_SET_PDEATHSIG takes a signal's number.
+            check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })?;
+            let mut end = libc::pollfd {
+                fd: own_end as RawFd,
+                events: libc::POLLIN,
+                revents: 0,
+            };
+            // SAFETY: one live structure, and no time.
+            match unsafe { libc::poll(&raw mut end, 1, 0) } {
+                0 => mount(Some(c"proc"), c"/proc", Some(c"proc"), 0, None),
+                _ => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+            }
+        }
+        child => stand_for(child),
+    }
+}
+
+/// Ends as a child does, holding nothing open meanwhile.
+#[cfg(target_os = "linux")]
+fn stand_for(child: libc::pid_t) -> ! {
+    let mut status = 0;
+    // SAFETY: numbers alone, none of which is used after; a child of ours that nobody else awaits.
+    unsafe {
+        libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0);
+        while libc::waitpid(child, &raw mut status, 0) < 0
+            && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+        {}
+    }
+    let code = match libc::WIFEXITED(status) {
+        true => libc::WEXITSTATUS(status),
+        false => 128 + libc::WTERMSIG(status),
+    };
+    // SAFETY: it ends the process without running anything of the parent's.
+    unsafe { libc::_exit(code) }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn go_on_as_first() -> io::Result<()> {
+    Err(io::Error::from_raw_os_error(libc::ENOSYS))
 }
 
 /// The child dies with the thread that forked it, and at once where that is gone already.

@@ -2,9 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
+
+use nix::libc;
+use nix::sys::signal::Signal;
 
 use super::bundle::BundleDir;
 use super::network::Network;
@@ -12,6 +17,7 @@ use super::spawn::{self, Child, SpawnRequest};
 use super::{state, sys};
 use crate::config::SandboxConfig;
 use crate::plan::id::ContainerId;
+use crate::plan::network::wrap::Meeting;
 use crate::plan::runsc;
 
 /// How long the processes of a killed runsc may take to be gone: they die in about 10 ms.
@@ -21,6 +27,8 @@ const GONE: Duration = Duration::from_secs(2);
 const LABELLED: Duration = Duration::from_secs(10);
 /// How long one of runsc's control commands may take.
 const CONTROL: Duration = Duration::from_secs(15);
+/// How far below the child runsc may be: itself, pasta, the shell.
+const DEEP: usize = 8;
 /// How often kill, delete and state are tried.
 const ROUNDS: usize = 2;
 
@@ -38,6 +46,8 @@ struct Parts {
     bundle: BundleDir,
     id: ContainerId,
     state_dir: PathBuf,
+    /// Where pasta, which the child then is, is around runsc: what runsc came to is told there.
+    meeting: Option<Meeting>,
     config: Arc<SandboxConfig>,
     /// Dropped last: whoever waits for it finds everything gone.
     _token: Token,
@@ -71,9 +81,18 @@ impl Remains {
             bundle,
             id,
             state_dir,
+            meeting: None,
             config,
             _token: token,
         }))
+    }
+
+    /// The same, with pasta around runsc.
+    pub(crate) fn within(mut self, meeting: Option<Meeting>) -> Self {
+        if let Some(parts) = &mut self.0 {
+            parts.meeting = meeting;
+        }
+        self
     }
 
     /// The same, on a network that is taken down with it.
@@ -86,23 +105,29 @@ impl Remains {
 
     /// Whether the container's network ended by itself.
     pub(crate) fn network_ended(&mut self) -> bool {
-        let network = self.0.as_mut().and_then(|parts| parts.network.as_mut());
-        network.is_some_and(Network::has_ended)
+        self.0.as_mut().is_some_and(|parts| match &parts.meeting {
+            Some(meeting) => code_told(meeting).is_none(),
+            None => parts.network.as_mut().is_some_and(Network::has_ended),
+        })
     }
 
-    /// The child's status, where it has ended.
-    pub(crate) fn status(&mut self) -> std::io::Result<Option<std::process::ExitStatus>> {
-        self.0
-            .as_mut()
-            .map_or(Ok(None), |parts| parts.child.status())
+    /// runsc's status, where it has ended.
+    pub(crate) fn status(&mut self) -> std::io::Result<Option<ExitStatus>> {
+        let Some(parts) = &mut self.0 else {
+            return Ok(None);
+        };
+        let ended = parts.child.status()?;
+        Ok(ended.map(|status| match &parts.meeting {
+            Some(meeting) => parts.status_told(meeting),
+            None => status,
+        }))
     }
 
     /// Whether the child has ended and runsc has removed its state: then nothing is left to do but
     /// to remove the bundle.
     pub(crate) fn ended_cleanly(&mut self) -> bool {
         self.0.as_mut().is_none_or(|parts| {
-            matches!(parts.child.status(), Ok(Some(_)))
-                && state::files(&parts.state_dir, parts.id.as_str()).is_empty()
+            matches!(parts.child.status(), Ok(Some(_))) && parts.state_files().is_empty()
         })
     }
 
@@ -138,11 +163,46 @@ impl Parts {
     /// Ends the child. One that keeps labels is asked to: it ends the sandbox at once, as it would
     /// if it were killed, and has its labels to put on files then.
     fn end(&self) {
-        if self.config.policy.is_some() {
+        if self.config.policy.is_none() {
+            self.child.kill();
+        } else if self.meeting.is_none() {
             self.child.terminate();
         } else {
-            self.child.kill();
+            // pasta would end at once, and all in it with it.
+            match self.runsc_within() {
+                Some(runsc) => drop(sys::pidfd_kill(&runsc, Signal::SIGTERM)),
+                None => self.child.kill(),
+            }
         }
+    }
+
+    /// The runsc in pasta: the first by that name on the way down.
+    fn runsc_within(&self) -> Option<OwnedFd> {
+        let first = |pid: &u32| state::children(*pid).first().copied();
+        let down = || std::iter::successors(Some(self.child.pid()), first).take(DEEP);
+        let found = || down().find(|pid| state::runs(*pid, self.config.runsc.as_path()));
+        let pid = found()?;
+        // Held, it is looked for again: by then its pid may have been another's.
+        let runsc = sys::pidfd_open(pid).ok()?;
+        (found() == Some(pid)).then_some(runsc)
+    }
+
+    /// What the shell in pasta says that runsc came to. Where it says nothing, it was killed, and
+    /// runsc was with it, whatever pasta's own status is.
+    fn status_told(&self, meeting: &Meeting) -> ExitStatus {
+        match code_told(meeting) {
+            // The shell's way to tell a signal, unless it is the command's own status: of a runsc
+            // that was killed its state is left.
+            Some(code @ 129..) if !self.state_files().is_empty() => {
+                ExitStatus::from_raw(i32::from(code) - 128)
+            }
+            Some(code) => ExitStatus::from_raw(i32::from(code) << 8),
+            None => ExitStatus::from_raw(libc::SIGKILL),
+        }
+    }
+
+    fn state_files(&self) -> Vec<PathBuf> {
+        state::files(&self.state_dir, self.id.as_str())
     }
 
     fn take_down(mut self) -> Result<(), NotTakenDown> {
@@ -160,7 +220,9 @@ impl Parts {
         let child_ended = matches!(self.child.wait(GONE), Ok(Some(_)));
         // What was started while we looked is in the state file by now, or was never started.
         watched.extend(self.watch(&mut pids));
-        if !was_up {
+        if self.meeting.is_some() {
+            watched.extend(self.kill_strays(&mut pids));
+        } else if !was_up {
             // Or it had no time to be written, and nothing but its name leads to it.
             pids.extend(state::naming(self.id.as_str()));
             watched.extend(pids.iter().filter_map(|pid| sys::pidfd_open(*pid).ok()));
@@ -169,7 +231,8 @@ impl Parts {
             self.remove_state();
             return Ok(());
         }
-        if self.ask_runsc(&watched) {
+        // runsc's own commands find none of the pids of pasta's namespace.
+        if self.meeting.is_none() && self.ask_runsc(&watched) {
             // What its delete left: the processes are gone, whatever runsc says of the files.
             self.remove_state();
             return Ok(());
@@ -185,16 +248,31 @@ impl Parts {
     /// Descriptors for the container's processes that are not in `known` yet.
     fn watch(&self, known: &mut BTreeSet<u32>) -> Vec<OwnedFd> {
         let mut pids = state::descendants(self.child.pid());
-        pids.extend(state::pids(&self.state_dir, self.id.as_str()));
+        if self.meeting.is_none() {
+            pids.extend(state::pids(&self.state_dir, self.id.as_str()));
+        }
         pids.into_iter()
             .filter(|pid| known.insert(*pid))
             .filter_map(|pid| sys::pidfd_open(pid).ok())
             .collect()
     }
 
+    /// Kills what is left where pasta is gone: what it was just starting had no death signal yet.
+    fn kill_strays(&self, known: &mut BTreeSet<u32>) -> Vec<OwnedFd> {
+        let hold = |pid: &u32| {
+            let stray = sys::pidfd_open(*pid).ok()?;
+            let still = state::on_root(&self.state_dir).contains(pid);
+            still.then(|| drop(sys::pidfd_kill(&stray, Signal::SIGKILL)))?;
+            Some(stray)
+        };
+        let strays = state::on_root(&self.state_dir);
+        known.extend(&strays);
+        strays.iter().filter_map(hold).collect()
+    }
+
     /// runsc keeps no other files than these, and the directory is ours alone.
     fn remove_state(&self) {
-        for file in state::files(&self.state_dir, self.id.as_str()) {
+        for file in self.state_files() {
             if let Err(err) = std::fs::remove_file(&file) {
                 tracing::warn!(file = %file.display(), %err, "could not remove a state file");
             }
@@ -217,4 +295,10 @@ impl Parts {
             !control(runsc::state(config, state_dir, id)) && spawn::all_ended(watched, GONE)
         })
     }
+}
+
+/// The exit status that the shell in pasta left, once it is whole.
+fn code_told(meeting: &Meeting) -> Option<u8> {
+    let text = std::fs::read_to_string(meeting.status()).ok()?;
+    text.strip_suffix('\n')?.parse().ok()
 }

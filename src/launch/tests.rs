@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::LaunchError;
-use super::spawn::{Donation, SpawnRequest, run_bounded};
+use super::spawn::{Donation, SpawnRequest, begin, run_bounded};
 use crate::plan::CommandLine;
 
 /// Longer than a child takes that does not hang.
@@ -30,6 +30,36 @@ fn output(request: SpawnRequest) -> String {
     let (status, output) = run_bounded(request, NOT_HUNG).unwrap();
     assert!(status.is_some_and(|status| status.success()), "{status:?}");
     String::from_utf8(output).unwrap()
+}
+
+/// Whatever has become of the pids in it, all in a PID namespace ends with its first process.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_pid_namespace_ends_with_its_child() {
+    use std::io::{BufRead, BufReader};
+
+    use crate::plan::IdMap;
+
+    let within = |script: &str| SpawnRequest {
+        user_namespace: Some(IdMap {
+            uid: nix::unistd::geteuid().as_raw(),
+            gid: nix::unistd::getegid().as_raw(),
+        }),
+        pid_namespace: true,
+        ..sh(script, Vec::new())
+    };
+    let (status, output) = run_bounded(within("echo $$ /proc/[0-9]*; exit 7"), NOT_HUNG).unwrap();
+    assert_eq!(String::from_utf8(output).unwrap(), "1 /proc/1\n");
+    assert_eq!(status.unwrap().code(), Some(7));
+
+    let script = "setsid sh -c 'setsid sleep 1000 & echo up; wait' & wait";
+    let (child, pipes) = begin(within(script)).unwrap();
+    let mut lines = BufReader::new(File::from(pipes.stdout.unwrap())).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "up");
+    // One process alone, and no group: what is left would hold the pipe open.
+    let child = nix::unistd::Pid::from_raw(child.pid().cast_signed());
+    nix::sys::signal::kill(child, nix::sys::signal::Signal::SIGKILL).unwrap();
+    assert!(lines.next().is_none());
 }
 
 /// Prints what the descriptors lead to, as a process sees them that the shell becomes.

@@ -1,18 +1,20 @@
 //! The processes of a tree: runsc's, on its state directory.
 //!
 //! They die with the driver that started them. One that did not is known by its command line, which
-//! has the tree's state directory as runsc's `--root`, and by its start, which is not before that of
+//! has a state directory of the tree's as runsc's `--root`, and by its start, which is not before that of
 //! the tree's owner. What else names the tree, an editor or a `runsc list`, is nobody's to stop.
 
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
+use crate::launch::state::names_root;
 use crate::launch::{spawn, sys};
+use crate::plan::network::wrap::Meeting;
 use crate::trust::scratch::owner::start_time_of;
+use crate::trust::scratch::{BUNDLES, STATE};
 
 /// The verbs of runsc that live as long as what they run: ours, and those that runsc starts.
 const VERBS: [&[u8]; 4] = [b"run", b"exec", b"boot", b"gofer"];
@@ -48,21 +50,21 @@ pub(super) struct Stopped {
 }
 
 /// The processes of a tree that run now.
-pub(super) fn of_tree(state_dir: &Path, since: u64) -> Vec<Process> {
+pub(super) fn of_tree(tree: &Path, since: u64) -> Vec<Process> {
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return Vec::new();
     };
     let pids = entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter_map(|pid| hold(pid, state_dir, since)).collect()
+    pids.filter_map(|pid| hold(pid, tree, since)).collect()
 }
 
 /// Kills the processes of a tree and waits for their ends.
-pub(super) fn stop(state_dir: &Path, since: u64, due: Instant) -> Stopped {
+pub(super) fn stop(tree: &Path, since: u64, due: Instant) -> Stopped {
     let mut ended = Vec::new();
     for _ in 0..ROUNDS {
-        let found = of_tree(state_dir, since);
+        let found = of_tree(tree, since);
         if found.is_empty() {
             break;
         }
@@ -77,7 +79,7 @@ pub(super) fn stop(state_dir: &Path, since: u64, due: Instant) -> Stopped {
             }
         }
     }
-    let running = of_tree(state_dir, since);
+    let running = of_tree(tree, since);
     Stopped {
         ended,
         running: running.iter().map(|process| process.pid).collect(),
@@ -85,10 +87,10 @@ pub(super) fn stop(state_dir: &Path, since: u64, due: Instant) -> Stopped {
 }
 
 /// The process of this pid, where it is one of the tree's.
-fn hold(pid: u32, state_dir: &Path, since: u64) -> Option<Process> {
+fn hold(pid: u32, tree: &Path, since: u64) -> Option<Process> {
     let is_its = || {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        is_on(&line, state_dir)
+        is_on(&line, tree)
     };
     if !is_its() {
         return None;
@@ -100,22 +102,22 @@ fn hold(pid: u32, state_dir: &Path, since: u64) -> Option<Process> {
     (its && lives).then_some(Process { pid, pidfd })
 }
 
-/// Whether a command line is that of a runsc that runs something on a state directory.
-fn is_on(line: &[u8], state_dir: &Path) -> bool {
-    let state_dir = state_dir.as_os_str().as_bytes();
-    let words: Vec<_> = line.split(|byte| *byte == 0).collect();
-    // We write two words, and runsc hands one on.
-    let apart = || {
-        words
-            .windows(2)
-            .any(|pair| pair[0] == b"--root" && pair[1] == state_dir)
+/// Whether a command line is that of a runsc, or of what starts one, that runs something in a tree.
+fn is_on(line: &[u8], tree: &Path) -> bool {
+    let runs = || {
+        line.split(|byte| *byte == 0)
+            .any(|word| VERBS.contains(&word))
     };
-    let joined = || {
-        words
-            .iter()
-            .any(|word| word.strip_prefix(b"--root=") == Some(state_dir))
-    };
-    words.iter().any(|word| VERBS.contains(word)) && (apart() || joined())
+    names_root(line, |root| is_root_of(root, tree)) && runs()
+}
+
+/// Whether this is a state directory of the tree's: the one of all its calls, or one call's own.
+fn is_root_of(root: &Path, tree: &Path) -> bool {
+    if root == tree.join(STATE) {
+        return true;
+    }
+    let bundle = root.ancestors().nth(2).unwrap_or(Path::new("/"));
+    bundle.parent() == Some(&tree.join(BUNDLES)) && Meeting::new(bundle).state_dir() == root
 }
 
 #[cfg(test)]
@@ -148,7 +150,7 @@ mod tests {
             ("", false),
         ];
         for (line, expected) in cases {
-            let found = is_on(line.as_bytes(), Path::new("/t/run-1/state"));
+            let found = is_on(line.as_bytes(), Path::new("/t/run-1"));
             assert_eq!(found, expected, "{line:?}");
         }
     }

@@ -151,12 +151,12 @@ impl Sweep {
         }
         // Processes do not outlive a boot.
         if owner.boot_id == self.now.boot_id {
-            let (state_dir, since) = (path.join(scratch::STATE), owner.start_time);
+            let since = owner.start_time;
             if self.dry_run {
-                let found = processes::of_tree(&state_dir, since);
+                let found = processes::of_tree(&path, since);
                 leftover.stopped = found.iter().map(|process| process.pid).collect();
             } else {
-                let Stopped { ended, running } = processes::stop(&state_dir, since, self.due);
+                let Stopped { ended, running } = processes::stop(&path, since, self.due);
                 leftover.stopped = ended;
                 if !running.is_empty() {
                     return Err(Why::StillRunning { pids: running });

@@ -20,6 +20,7 @@ use crate::host::{Host, Platform};
 use bundle::{Process, SpecInput};
 use id::ContainerId;
 use network::NetworkPlan;
+use network::wrap::{self, Meeting};
 
 /// Why a call cannot be laid out. Nothing was written and nothing was started.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -254,8 +255,12 @@ pub struct Plan {
     pub user_namespace: Option<IdMap>,
     /// The network that is made for the container, where the driver makes it.
     pub network: Option<NetworkPlan>,
+    /// Where to meet what is between pasta and runsc, where pasta is around it.
+    pub meeting: Option<Meeting>,
+    /// runsc's `--root`.
+    pub state_dir: PathBuf,
     /// What runsc reads of the call on [`runsc::CONTEXT_FD`]; it then writes a result on
-    /// [`runsc::RESULT_FD`]. Neither is ever a path.
+    /// [`runsc::RESULT_FD`]. To runsc, neither is ever a path.
     pub context: Option<Vec<u8>>,
     /// runsc's log, which is empty exactly where the command really started.
     pub log: PathBuf,
@@ -312,8 +317,20 @@ pub fn plan(
         .map_or(config.rootfs.as_path(), |overlay| &overlay.merged);
 
     let user_namespace = match &network {
-        Some(_) => None,
+        Some(NetworkPlan {
+            beside: Some(_), ..
+        }) => None,
+        Some(network) => network.user_namespace,
         None => user_namespace(config, host)?,
+    };
+    let wrapping = config
+        .pasta
+        .as_ref()
+        .and_then(|pasta| Some((pasta, pasta.wrapping.as_ref()?)));
+    let meeting = wrapping.map(|_| Meeting::new(&bundle_dir));
+    let state_dir = match &meeting {
+        Some(meeting) => meeting.state_dir(),
+        None => layout.state_dir.clone(),
     };
     let sources = bundle::Sources::new(config, &kinds, &bundle_dir, own_mounts(config, host));
     let config_json = bundle::config_json(&SpecInput {
@@ -325,7 +342,7 @@ pub fn plan(
     let log = bundle_dir.join("runsc.log");
     let command = runsc::run(&runsc::Run {
         config,
-        state_dir: &layout.state_dir,
+        state_dir: &state_dir,
         log: &log,
         bundle_dir: &bundle_dir,
         id: &id,
@@ -339,9 +356,17 @@ pub fn plan(
             == sources.read_only.len(),
         host_uds: request.host_uds,
     });
+    let command = match (wrapping, &meeting) {
+        (Some((pasta, wrapping)), Some(meeting)) => {
+            wrap::around(pasta, wrapping, &bundle_dir, meeting, command)
+        }
+        _ => command,
+    };
     Ok(Plan {
         user_namespace,
         network,
+        meeting,
+        state_dir,
         id,
         bundle_dir,
         config_json,

@@ -3,10 +3,12 @@
 //!
 //! The driver makes a network namespace, loads the rules of the egress policy into it, and has
 //! pasta give it a network; runsc takes it as its host's. So the sandbox is below what makes its
-//! network and its rules, and cannot reach either.
+//! network and its rules, and cannot reach either. In the layout [`wrap`], pasta makes the namespace
+//! and starts runsc in it.
 
 mod resolv;
 pub mod rules;
+pub mod wrap;
 
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,14 +23,17 @@ pub use resolv::Resolv;
 
 /// The host's own list of resolvers.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
+/// pasta's log, in the bundle.
+const LOG: &str = "pasta.log";
 
 /// The network of a container, laid out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NetworkPlan {
     /// The user namespace that owns the network namespace; none for root.
     pub user_namespace: Option<IdMap>,
-    /// pasta's command line, but for the namespace that it attaches to.
-    pub pasta: CommandLine,
+    /// pasta beside runsc: its command line, but for the namespace that it attaches to. None where
+    /// it is around runsc.
+    pub beside: Option<CommandLine>,
     /// `nft`, where there is one.
     pub nft: Option<PathBuf>,
     /// Where the container may connect to.
@@ -61,7 +66,10 @@ pub(super) fn lay_out(
     };
     Ok(NetworkPlan {
         user_namespace: user_namespace(host)?,
-        pasta: attach(&pasta.pasta, &bundle_dir.join("pasta.log")),
+        beside: match pasta.wrapping {
+            None => Some(attach(&pasta.pasta, &bundle_dir.join(LOG))),
+            Some(_) => None,
+        },
         nft: pasta.nft.clone(),
         egress: pasta.egress.clone(),
         rules: bundle_dir.join("rules.nft"),
@@ -81,9 +89,23 @@ pub(crate) fn user_namespace(host: &Host) -> Result<Option<IdMap>, PlanError> {
     }
 }
 
-/// pasta in the foreground, with every port forward off.
+/// pasta beside runsc, in the foreground.
 pub(crate) fn attach(pasta: &Path, log: &Path) -> CommandLine {
-    let mut args: Vec<OsString> = ["-f", "--config-net", "--quiet", "-4", "-a"]
+    let mut args = vec!["-f".into()];
+    args.extend(fixed(log));
+    // The namespace goes by a process that ends before it; newer releases look whether its path is
+    // still there, once a second.
+    args.push("--no-netns-quit".into());
+    CommandLine {
+        program: pasta.to_owned(),
+        args,
+    }
+}
+
+/// What every pasta is told: the container's addresses, every port forward off, and that the
+/// namespaces around it stay as they are.
+fn fixed(log: &Path) -> Vec<OsString> {
+    let mut args: Vec<OsString> = ["--config-net", "--quiet", "-4", "-a"]
         .map(OsString::from)
         .to_vec();
     args.extend([
@@ -98,13 +120,7 @@ pub(crate) fn attach(pasta: &Path, log: &Path) -> CommandLine {
     }
     args.extend(["--log-file".into(), log.into()]);
     args.extend(["--netns-only", "--runas", "0"].map(OsString::from));
-    // The namespace goes by a process that ends before it; newer releases look whether its path is
-    // still there, once a second.
-    args.push("--no-netns-quit".into());
-    CommandLine {
-        program: pasta.to_owned(),
-        args,
-    }
+    args
 }
 
 impl NetworkPlan {

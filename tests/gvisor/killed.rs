@@ -12,29 +12,26 @@ const TRIES: u64 = 100;
 
 #[test]
 fn a_killed_driver_leaves_no_process() {
-    kill_drivers("none", Duration::from_millis(500));
+    kill_drivers(&["--network", "none"], Duration::from_millis(500));
 }
 
 #[test]
 fn a_killed_driver_leaves_no_process_nor_any_of_its_network() {
-    kill_drivers("sandbox", Duration::from_millis(900));
+    kill_drivers(&["--network", "sandbox"], Duration::from_millis(900));
+}
+
+#[test]
+fn a_killed_driver_leaves_no_process_where_pasta_is_around_it() {
+    kill_drivers(&["--network-layout", "wrap"], Duration::from_millis(700));
 }
 
 /// `spread` is the last of the moments after the start.
-fn kill_drivers(network: &str, spread: Duration) {
+fn kill_drivers(network: &[&str], spread: Duration) {
     let place = Place::new();
     let mut seen = 0;
     for attempt in 0..TRIES {
         let mut child = place
-            .command([
-                "run",
-                "--no-cfc",
-                "--network",
-                network,
-                "--",
-                "sleep",
-                "300",
-            ])
+            .command([&["run", "--no-cfc"], network, &["--", "sleep", "300"]].concat())
             .spawn()
             .unwrap();
         // A wait for an end that does not come: the moment is what is wanted.

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use runsc_driver::config::Pool;
+use runsc_driver::config::{NetworkLayout, Pool};
 use runsc_driver::direct::DirectDriver;
 use runsc_driver::{Call, Driver, Host};
 
@@ -62,6 +62,11 @@ fn one_shot_calls_on_the_network_leave_nothing() {
 }
 
 #[test]
+fn one_shot_calls_with_pasta_around_them_leave_nothing() {
+    killed("one-shot-wrapped");
+}
+
+#[test]
 fn sessions_on_the_network_leave_nothing() {
     killed("session-networked");
 }
@@ -71,9 +76,10 @@ fn sessions_on_the_network_leave_nothing() {
 #[ignore = "it never ends: the tests beside it execute it and kill it"]
 fn harness() {
     let kind = std::env::var(KIND).unwrap();
-    let (kind, networked) = match kind.strip_suffix("-networked") {
-        Some(kind) => (kind, true),
-        None => (kind.as_str(), false),
+    let (kind, layout) = match kind.rsplit_once('-') {
+        Some((kind, "networked")) => (kind, Some(NetworkLayout::Holder)),
+        Some((kind, "wrapped")) => (kind, Some(NetworkLayout::Wrap)),
+        _ => (kind.as_str(), None),
     };
     let session = (kind == "session").then(|| "s".to_owned());
     let workspace = std::env::current_dir().unwrap();
@@ -81,8 +87,8 @@ fn harness() {
     loop {
         let driver = Arc::new(made_on(Host::read(), &workspace, |options| {
             options.pool = (kind == "pool").then_some(POOL);
-            if networked {
-                on_network(options);
+            if let Some(layout) = layout {
+                on_network(options, layout);
                 options.session_egress = true;
             }
         }));

@@ -364,7 +364,7 @@ impl Pool {
 
 /// Whether calls of this driver can be started in prebooted sandboxes at all.
 pub(super) fn is_on(shared: &Shared) -> bool {
-    shared.config.pool.is_some() && shared.may_use_socket()
+    shared.config.pool.is_some() && shared.may_use_socket() && !shared.config.is_wrapped()
 }
 
 /// Whether the control socket of a booted sandbox can be used.

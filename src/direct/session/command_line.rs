@@ -36,6 +36,7 @@ pub(super) async fn begin(entered: Entered, call: Call) -> Result<Running, Error
         user_namespace: plan.user_namespace,
         overlay: None,
         read_only: Vec::new(),
+        pid_namespace: false,
         stdin: ends.wants_stdin(),
         output: true,
         donations,

@@ -61,8 +61,8 @@ pub(in crate::direct) async fn run(
 }
 
 /// The library's default.
-const NO_SESSIONS: &str = "sessions are not on under pasta's network: set session_egress, or take \
-                           another network";
+const NO_SESSIONS: &str = "sessions are not on under pasta's network: set session_egress, with the \
+                           network layout holder, or take another network";
 
 /// What keeps every call from running keeps a session from starting.
 fn start_failed(name: &SessionName, err: Error) -> Error {

@@ -19,6 +19,7 @@ pub(super) async fn find_out(host: &Host, programs: &Programs) -> Reading<Made> 
         return Reading::Unknown("there is no pasta to make it with".to_owned());
     };
     let pasta = Pasta {
+        wrapping: None,
         pasta: program.clone(),
         nft: programs.nft.clone(),
         egress: Egress::All,

@@ -9,14 +9,15 @@ use crate::config::network::Pasta;
 use crate::launch::LaunchError;
 use crate::launch::sys::Enter;
 use crate::launch::teardown::Token;
-use crate::plan::IdMap;
+use crate::plan::network::wrap::Meeting;
 use crate::plan::network::{NetworkPlan, Reach};
+use crate::plan::{CommandLine, IdMap};
 
 #[derive(Debug)]
 pub(crate) enum Network {}
 
 impl Network {
-    pub(crate) fn up(_: &NetworkPlan, _: &Reach, _: Token) -> Result<Self, LaunchError> {
+    pub(crate) fn up(_: &NetworkPlan, _: &Reach, _: Token) -> Result<Option<Self>, LaunchError> {
         Err(NetworkError::NotLinux.into())
     }
 
@@ -30,6 +31,27 @@ impl Network {
 
     pub(crate) fn has_ended(&mut self) -> bool {
         match *self {}
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum Gate {}
+
+pub(crate) enum Behind {}
+
+impl Gate {
+    pub(crate) fn make(_: &Meeting, _: &NetworkPlan, _: &CommandLine) -> Result<Self, LaunchError> {
+        Err(NetworkError::NotLinux.into())
+    }
+
+    pub(crate) fn open(
+        self,
+        _: u32,
+        _: &OwnedFd,
+        _: Option<OwnedFd>,
+        _: &Reach,
+    ) -> Result<(OwnedFd, Behind), LaunchError> {
+        match self {}
     }
 }
 

@@ -20,18 +20,19 @@ pub(super) struct Guard {
 }
 
 impl Guard {
+    /// `tied` is pasta and the runsc that ends with it, where that is ours to see to.
     pub(super) fn start(
-        pasta: OwnedFd,
-        runsc: OwnedFd,
+        tied: Option<(OwnedFd, OwnedFd)>,
         resolver: Option<((OwnedFd, OwnedFd), Vec<SocketAddr>)>,
     ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
         let (stop, stopped) = oneshot::channel();
-        let pasta = {
+        let tied = {
             let _entered = runtime.enter();
-            sys::awaitable(pasta)?
+            tied.map(|(pasta, runsc)| sys::awaitable(pasta).map(|pasta| (pasta, runsc)))
+                .transpose()?
         };
         let resolver = {
             let _entered = runtime.enter();
@@ -46,13 +47,20 @@ impl Guard {
                     None => std::future::pending().await,
                 }
             };
+            let tie = async {
+                match tied {
+                    Some((pasta, runsc)) => {
+                        let _ = pasta.readable().await;
+                        tracing::error!("pasta ended before its container, which goes with it");
+                        let _ = sys::pidfd_kill(&runsc, Signal::SIGKILL);
+                    }
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 // Told to stop, or left alone.
                 _ = stopped => {}
-                _ = pasta.readable() => {
-                    tracing::error!("pasta ended before its container, which goes with it");
-                    let _ = sys::pidfd_kill(&runsc, Signal::SIGKILL);
-                }
+                () = tie => {}
                 () = serve => {}
             }
         };

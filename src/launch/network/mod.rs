@@ -17,6 +17,8 @@ mod relay;
 mod route;
 #[cfg(target_os = "linux")]
 mod up;
+#[cfg(target_os = "linux")]
+mod wrap;
 
 pub use error::{NetworkError, NftFor};
 
@@ -27,4 +29,5 @@ pub(crate) use {
     apart::{keeps_apart, known_apart},
     reach::find as find_reach,
     up::Network,
+    wrap::{Behind, Gate},
 };

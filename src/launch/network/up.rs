@@ -1,4 +1,4 @@
-//! Bringing a network up: the namespace, the rules, and then pasta.
+//! Bringing a network up beside runsc: the namespace, the rules, and then pasta.
 
 use std::ffi::OsString;
 use std::io;
@@ -13,13 +13,13 @@ use crate::launch::bundle::write_new;
 use crate::launch::spawn::{self, Child, Ended, Pipes, SpawnRequest};
 use crate::launch::state::First;
 use crate::launch::sys::Enter;
-use crate::launch::sys::namespace::{Holder, HolderSetup, Inside};
+use crate::launch::sys::namespace::{Holder, HolderSetup, Inside, Which};
 use crate::launch::teardown::Token;
 use crate::plan::network::{NetworkPlan, Reach, rules};
 use crate::plan::{CommandLine, IdMap};
 
 /// How long pasta may take to give a namespace its network: it takes about 10 ms.
-const ATTACHED: Duration = Duration::from_secs(5);
+pub(super) const ATTACHED: Duration = Duration::from_secs(5);
 /// How long nft may take.
 const LOADED: Duration = Duration::from_secs(5);
 /// The most of what a program said that is repeated, in bytes.
@@ -45,26 +45,28 @@ impl std::fmt::Debug for Network {
 }
 
 impl Network {
-    /// Brings a network up. Blocks, for about 20 ms. Where it fails, nothing of it is left.
-    pub(crate) fn up(plan: &NetworkPlan, reach: &Reach, token: Token) -> Result<Self, LaunchError> {
-        check_tun()?;
-        let inside = match plan.resolvers.is_empty() {
-            true => Inside::Nothing,
-            false => Inside::Resolver,
+    /// Brings a network up, where pasta is to be beside runsc. Blocks, for about 20 ms. Where it
+    /// fails, nothing of it is left.
+    pub(crate) fn up(
+        plan: &NetworkPlan,
+        reach: &Reach,
+        token: Token,
+    ) -> Result<Option<Self>, LaunchError> {
+        let Some(pasta) = &plan.beside else {
+            return Ok(None);
         };
-        let holder = hold(plan.user_namespace, inside)?;
-        if let Some(text) = rules::text(&plan.egress, reach) {
-            load(plan, &text, &holder)?;
-        }
-        let (pasta, pipes) = attach(&plan.pasta, &holder)?;
-        Ok(Self {
+        check_tun()?;
+        let holder = hold(plan.user_namespace, resolver_inside(plan))?;
+        load_rules(plan, reach, || enter(&holder, true))?;
+        let (pasta, pipes) = attach(pasta, &holder)?;
+        Ok(Some(Self {
             guard: None,
             pasta,
             _pipes: pipes,
             holder: Some(holder),
             resolvers: plan.resolvers.clone(),
             _token: token,
-        })
+        }))
     }
 
     /// The namespaces, for runsc to enter.
@@ -80,7 +82,8 @@ impl Network {
         };
         let sockets = holder.datagrams.take().zip(holder.listener.take());
         let resolver = sockets.map(|sockets| (sockets, self.resolvers.clone()));
-        self.guard = Some(Guard::start(self.pasta.end()?, runsc, resolver)?);
+        let tied = Some((self.pasta.end()?, runsc));
+        self.guard = Some(Guard::start(tied, resolver)?);
         Ok(())
     }
 
@@ -101,9 +104,16 @@ pub(super) fn check_tun() -> Result<(), NetworkError> {
 
 pub(super) fn hold(map: Option<IdMap>, inside: Inside) -> Result<Holder, LaunchError> {
     spawn::namespace(HolderSetup {
-        user_namespace: map.map(spawn::user_map),
+        namespace: Which::New(map.map(spawn::user_map)),
         inside,
     })
+}
+
+pub(super) fn resolver_inside(plan: &NetworkPlan) -> Inside {
+    match plan.resolvers.is_empty() {
+        true => Inside::Nothing,
+        false => Inside::Resolver,
+    }
 }
 
 fn enter(holder: &Holder, net: bool) -> io::Result<Enter> {
@@ -113,7 +123,15 @@ fn enter(holder: &Holder, net: bool) -> io::Result<Enter> {
     })
 }
 
-fn load(plan: &NetworkPlan, text: &str, holder: &Holder) -> Result<(), LaunchError> {
+/// Loads the rules of the egress policy into a namespace, where it takes any.
+pub(super) fn load_rules(
+    plan: &NetworkPlan,
+    reach: &Reach,
+    enter: impl FnOnce() -> io::Result<Enter>,
+) -> Result<(), LaunchError> {
+    let Some(text) = rules::text(&plan.egress, reach) else {
+        return Ok(());
+    };
     let Some(nft) = &plan.nft else {
         let why = NftFor::Policy;
         return Err(NetworkError::NoNft { why }.into());
@@ -124,7 +142,7 @@ fn load(plan: &NetworkPlan, text: &str, holder: &Holder) -> Result<(), LaunchErr
         args: vec!["-f".into(), plan.rules.clone().into()],
     };
     let request = SpawnRequest {
-        enter: Some(enter(holder, true).map_err(LaunchError::Pipe)?),
+        enter: Some(enter().map_err(LaunchError::Pipe)?),
         ..SpawnRequest::plain(command, true)
     };
     let ended = spawn::run_to_end(request, LOADED)?;
@@ -160,20 +178,19 @@ pub(super) fn attach(pasta: &CommandLine, holder: &Holder) -> Result<(Child, Pip
         .into()),
         First::Ended => {
             let ended = spawn::leavings(child.status().ok().flatten(), pipes);
-            let said = said_with_log(&ended, &log_of(pasta));
+            let said = with_log(said(&ended), &log_of(pasta));
             Err(NetworkError::Pasta { program, said }.into())
         }
     }
 }
 
-fn log_of(pasta: &CommandLine) -> PathBuf {
+pub(super) fn log_of(pasta: &CommandLine) -> PathBuf {
     let at = pasta.args.iter().position(|arg| arg == "--log-file");
     at.and_then(|at| pasta.args.get(at + 1))
         .map_or_else(PathBuf::new, PathBuf::from)
 }
 
-fn said_with_log(ended: &Ended, log: &Path) -> String {
-    let said = said(ended);
+pub(super) fn with_log(said: String, log: &Path) -> String {
     let logged = std::fs::read(log).unwrap_or_default();
     match last_line(&logged) {
         Some(line) if !said.contains(&line) => format!("{said}; its log: {line}"),
@@ -189,7 +206,7 @@ fn said(ended: &Ended) -> String {
     })
 }
 
-fn last_line(bytes: &[u8]) -> Option<String> {
+pub(super) fn last_line(bytes: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(bytes);
     let line = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
     let plain = line.chars().map(|c| if c.is_control() { ' ' } else { c });

@@ -30,11 +30,26 @@ pub(crate) enum Inside {
     Datagrams(u16),
 }
 
+/// Which network namespace a holder holds.
+#[derive(Debug)]
+pub(crate) enum Which {
+    /// One that it makes, in a user namespace that it makes too; in the machine's own for root.
+    New(Option<UserMap>),
+    /// One that is there.
+    There(Enter),
+}
+
+impl Which {
+    /// Whether it makes a user namespace.
+    fn makes_user(&self) -> bool {
+        matches!(self, Self::New(Some(_)))
+    }
+}
+
 /// What a holder is to make.
 #[derive(Debug)]
 pub(crate) struct HolderSetup {
-    /// The user namespace that owns the network namespace; none for root.
-    pub user_namespace: Option<UserMap>,
+    pub namespace: Which,
     pub inside: Inside,
 }
 
@@ -199,14 +214,22 @@ fn make(
 ) -> Result<usize, (HolderStep, io::Error)> {
     let at = |step| move |err| (step, err);
     let settle = at(HolderStep::Settle);
+    // By descriptors that are closed next; and only then is there a line to report on.
+    let entered = match &setup.namespace {
+        Which::New(_) => Ok(()),
+        Which::There(enter) => enter.run(),
+    };
     alone(line).map_err(settle)?;
     tie_to(parent).map_err(settle)?;
-    if let Some(map) = &setup.user_namespace {
-        map.enter().map_err(at(HolderStep::UserNamespace))?;
+    entered.map_err(at(HolderStep::NetworkNamespace))?;
+    if let Which::New(map) = &setup.namespace {
+        if let Some(map) = map {
+            map.enter().map_err(at(HolderStep::UserNamespace))?;
+        }
+        // SAFETY: flags alone.
+        check(unsafe { libc::unshare(libc::CLONE_NEWNET) })
+            .map_err(at(HolderStep::NetworkNamespace))?;
     }
-    // SAFETY: flags alone.
-    check(unsafe { libc::unshare(libc::CLONE_NEWNET) })
-        .map_err(at(HolderStep::NetworkNamespace))?;
     let count = sockets(setup, made).map_err(at(HolderStep::Sockets))?;
     give_capabilities_up().map_err(settle)?;
     // Both are cleared by a change of credentials; what attaches looks at us through /proc.
@@ -242,7 +265,7 @@ fn sockets(setup: &HolderSetup, made: &mut [RawFd; MOST]) -> io::Result<usize> {
         made[count] = fd;
         count += 1;
     };
-    if setup.user_namespace.is_some() {
+    if setup.namespace.makes_user() {
         put(open(c"/proc/self/ns/user")?);
     }
     put(open(c"/proc/self/ns/net")?);
@@ -421,9 +444,9 @@ fn receive(line: &OwnedFd, setup: &HolderSetup) -> Result<Received, (HolderStep,
         return Err((HolderStep::from_byte(text[0]), err));
     }
     let mut fds = fds.into_iter();
-    let user = match setup.user_namespace {
-        Some(_) => Some(fds.next().ok_or_else(broken)?),
-        None => None,
+    let user = match setup.namespace.makes_user() {
+        true => Some(fds.next().ok_or_else(broken)?),
+        false => None,
     };
     Ok(Received {
         user,
