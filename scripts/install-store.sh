@@ -8,6 +8,8 @@ umask 022
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=scripts/lib.sh
 . "$here/lib.sh"
+# shellcheck source=scripts/debian.sh
+. "$here/debian.sh"
 
 # The oldest runsc that the driver works with, by the date in its version.
 RUNSC_OLDEST=20240729
@@ -21,7 +23,6 @@ PACKAGES=(
 FINISH=1
 # The tar, the tree and mmdebstrap's own work, with room to spare.
 NEEDED_MIB=2048
-KEYRING=/usr/share/keyrings/debian-archive-keyring.gpg
 
 usage() {
     cat <<HELP
@@ -236,11 +237,6 @@ install_runsc() {
     stage "bin/runsc-gvisor: version date $(runsc_date "$store/bin/runsc-gvisor")"
 }
 
-os_release() {
-    # In a shell of its own, for the file sets names as it likes.
-    (. /etc/os-release && printf '%s\n' "${!1:-}") 2>/dev/null || true
-}
-
 # The first suite of this Debian that has a runsc new enough.
 runsc_suite() {
     case $(os_release VERSION_ID) in
@@ -255,26 +251,7 @@ runsc_suite() {
 fetch_runsc() {
     local suite=$1 apt=$work/apt
     find_mirror
-    mkdir -p "$apt"/{sources,parts,state/lists/partial,cache/archives/partial}
-    printf '%s\n' "Types: deb" "URIs: $mirror" "Suites: $suite" "Components: main" \
-        "Signed-By: $KEYRING" >"$apt/sources/runsc.sources"
-    # The machine's proxies are kept; its hooks, which write to the system, are not.
-    {
-        apt-config dump | grep '^Acquire::' || true
-        cat <<SETTINGS
-Dir::Etc::main "/dev/null";
-Dir::Etc::parts "$apt/parts";
-Dir::Etc::preferences "/dev/null";
-Dir::Etc::preferencesparts "$apt/parts";
-Dir::Etc::sourcelist "/dev/null";
-Dir::Etc::sourceparts "$apt/sources";
-Dir::State "$apt/state";
-Dir::State::status "/dev/null";
-Dir::Cache "$apt/cache";
-Dir::Log "$apt";
-APT::Sandbox::User "$(id -un)";
-SETTINGS
-    } >"$apt/apt.conf"
+    private_apt "$apt" deb "$mirror" "$suite"
     (
         cd "$apt"
         export APT_CONFIG=$apt/apt.conf
@@ -371,20 +348,6 @@ find_mirror() {
     [ -n "$mirror" ] || die "this machine's apt sources name no Debian mirror (suite ${codename:-unknown}, component main)" \
         "Name one: --mirror URI"
     security=$(source_uri "$codename-security")
-}
-
-# source_uri SUITE: where the machine's apt gets that suite's main from, or
-# nothing. Others have suites of that name too, so one called debian goes first.
-source_uri() {
-    local uri
-    uri=$(apt-get --print-uris update 2>/dev/null |
-        sed -n "s|^'\(.*\)/dists/$1/main/binary-[^/]*/Packages.*|\1|p" |
-        sort -u | awk '/debian/ { print; found = 1; exit } { other = $0 } END { if (!found) print other }') || true
-    # Debian's cloud images name a file that lists mirrors.
-    if [[ $uri == mirror+file:* ]]; then
-        uri=$(awk '/^[^#]/ { print $1; exit }' "${uri#mirror+file:}")
-    fi
-    printf '%s\n' "${uri%/}"
 }
 
 # ---- images/kitchensink -----------------------------------------------------

@@ -11,11 +11,12 @@ main() {
     step ci/unit.sh
     if is_root; then
         step ci/gvisor-root.sh
+        step ci/gvisor-newer-pasta.sh
         step ci/gvisor-user.sh
         say "All tests passed, as root and as an unprivileged user, in $SECONDS s."
     else
         step ci/gvisor-user.sh
-        say "All tests passed in $SECONDS s, but ci/gvisor-root.sh DID NOT RUN: it needs root."
+        say "All tests passed in $SECONDS s, but ci/gvisor-root.sh and ci/gvisor-newer-pasta.sh DID NOT RUN: they need root."
     fi
 }
 
