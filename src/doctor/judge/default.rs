@@ -58,7 +58,8 @@ fn pasta_network(to: &mut Findings, made: &Reading<Made>) {
             Words::new(
                 "this pasta gives datagrams of one sandbox to another that sends from the same \
                  port, so no UDP leaves a sandbox but its name queries",
-                "install another release of passt where UDP is needed",
+                "where UDP is needed, install a release of passt that keeps it apart (Debian 12's and \
+                 13's do not), or take the network host",
             ),
         ),
         Reading::Known(Err(told)) => to.fail_covered(
