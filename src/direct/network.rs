@@ -83,10 +83,10 @@ pub(super) async fn up_on_thread(
 }
 
 /// The gate between pasta and the runsc that is in it, where pasta is around it.
-pub(super) fn gate(plan: &Plan) -> Result<Option<Gate>, LaunchError> {
+pub(super) fn gate(shared: &Shared, plan: &Plan) -> Result<Option<Gate>, LaunchError> {
     let meeting = plan.meeting.as_ref().zip(plan.network.as_ref());
     meeting
-        .map(|(meeting, network)| Gate::make(meeting, network, &plan.command))
+        .map(|(meeting, network)| Gate::make(meeting, network, &plan.command, &shared.reach()))
         .transpose()
 }
 

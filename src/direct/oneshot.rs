@@ -19,7 +19,7 @@ use crate::classify::{self, Classified, RawExit};
 use crate::driver::{Call, Error, Evidence, Outcome, Released};
 use crate::launch::LaunchError;
 use crate::launch::bundle::BundleDir;
-use crate::launch::network::Behind;
+use crate::launch::network::{Behind, Gate};
 use crate::launch::spawn::{self, Child, Pipes, SpawnRequest};
 use crate::launch::teardown::{NotTakenDown, Remains};
 use crate::plan::Plan;
@@ -106,7 +106,7 @@ async fn start(shared: &Arc<Shared>, plan: Plan, call: Call) -> Result<Running, 
             Vec::new(),
         ),
     };
-    let gate = network::gate(&plan)?;
+    let gate = network::gate(shared, &plan)?;
     let request = SpawnRequest {
         command: plan.command,
         enter: network::entry(&network)?,
@@ -121,7 +121,8 @@ async fn start(shared: &Arc<Shared>, plan: Plan, call: Call) -> Result<Running, 
 
     let (sender, receiver) = oneshot::channel();
     let config = Arc::clone(&shared.config);
-    let token = Box::new((counted, Arc::clone(shared)));
+    let ports = gate.as_ref().and_then(Gate::ports);
+    let token = Box::new((ports, counted, Arc::clone(shared)));
     let (state_dir, meeting) = (plan.state_dir, plan.meeting);
     let filled = Arc::clone(&slot);
     let reply = move |started: Result<(Child, Pipes), LaunchError>| {

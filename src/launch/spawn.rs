@@ -4,7 +4,7 @@
 //! that forked it ends, and a runtime's threads come and go.
 
 use std::ffi::CString;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
@@ -287,7 +287,20 @@ pub(crate) fn run_bounded(
 
 /// The same, with both of its streams.
 pub(crate) fn run_to_end(request: SpawnRequest, limit: Duration) -> Result<Ended, LaunchError> {
-    let (mut child, pipes) = begin(request)?;
+    run_on(request, b"", limit)
+}
+
+/// The same, of a program that reads this where it has a standard input.
+pub(crate) fn run_on(
+    request: SpawnRequest,
+    input: &[u8],
+    limit: Duration,
+) -> Result<Ended, LaunchError> {
+    let (mut child, mut pipes) = begin(request)?;
+    if let Some(stdin) = pipes.stdin.take() {
+        // One that ended before it read all says why.
+        let _ = std::fs::File::from(stdin).write_all(input);
+    }
     let status = child.wait(limit).ok().flatten();
     Ok(leavings(status, pipes))
 }

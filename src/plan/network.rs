@@ -38,8 +38,6 @@ pub struct NetworkPlan {
     pub nft: Option<PathBuf>,
     /// Where the container may connect to.
     pub egress: Egress,
-    /// The file of the rules.
-    pub rules: PathBuf,
     /// The host's resolvers, which ours asks; none where there is to be no resolver.
     pub resolvers: Vec<SocketAddr>,
     /// The file that is shown as `/etc/hosts`.
@@ -72,7 +70,6 @@ pub(super) fn lay_out(
         },
         nft: pasta.nft.clone(),
         egress: pasta.egress.clone(),
-        rules: bundle_dir.join("rules.nft"),
         resolv_text: resolv.text(),
         resolvers: resolv.servers,
         hosts: bundle_dir.join("hosts"),
@@ -156,7 +153,7 @@ impl NetworkPlan {
 /// What was found out about the machine and the network before a container is started on it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reach {
-    /// Whether pasta keeps the datagrams of two containers apart; where not, none leave.
+    /// Whether the datagrams of two containers are kept apart; where not, none leave.
     pub datagrams: bool,
     /// What the names of the policy stand for.
     pub names: Vec<(String, Vec<Ipv4Addr>)>,

@@ -48,8 +48,8 @@ pub struct Sandbox {
     pub mounts: Vec<DescribedMount>,
     /// The configured network, in the driver's words.
     pub network_mode: &'static str,
-    /// Whether datagrams leave the sandbox: `open`, or `resolver-only` where the network's pasta
-    /// would mix those of two sandboxes; none where that was not found out yet, as before the
+    /// Whether datagrams leave the sandbox: `open`, or `resolver-only` where those of two sandboxes
+    /// cannot be kept apart; none where that was not found out yet, as before the
     /// first call, or is not the driver's to say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub udp: Option<&'static str>,

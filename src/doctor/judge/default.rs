@@ -56,10 +56,10 @@ fn pasta_network(to: &mut Findings, made: &Reading<Made>) {
             name,
             "sandbox: pasta's, no UDP but name queries",
             Words::new(
-                "this pasta gives datagrams of one sandbox to another that sends from the same \
-                 port, so no UDP leaves a sandbox but its name queries",
-                "where UDP is needed, install a release of passt that keeps it apart (Debian 12's and \
-                 13's do not), or take the network host",
+                "datagrams of one sandbox would come to another that sends from the same port, so \
+                 no UDP leaves a sandbox but its name queries",
+                "where UDP is needed, load the kernel's modules nft_chain_nat and nft_ct, \
+                 with which each sandbox has ports of its own",
             ),
         ),
         Reading::Known(Err(told)) => to.fail_covered(

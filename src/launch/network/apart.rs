@@ -1,8 +1,9 @@
-//! Whether a pasta keeps the datagrams of two containers apart: found out once, by two namespaces
-//! that send from one port to one server.
+//! Whether the datagrams of two containers are kept apart: found out once, by two namespaces that
+//! send from one port to one server.
 //!
-//! An older pasta sends from the same port on the host for both, and what comes back goes to
-//! whichever took the port last: of 24 answers to the one, 23 went to the other.
+//! A pasta sends from the same port on the host for both, and what comes back goes to whichever
+//! took the port last: of 24 answers to the one, 23 went to the other. Each container has ports of
+//! its own, so what is found out is whether this kernel and this pasta do as the rules say.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,13 +15,14 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::up::{attach, hold};
-use crate::config::network::GATEWAY;
+use super::ports::Ports;
+use super::up::{attach, enter, hold, load};
+use crate::config::network::{Egress, GATEWAY};
 use crate::launch::LaunchError;
 use crate::launch::spawn::Child;
 use crate::launch::sys::namespace::Inside;
 use crate::plan::IdMap;
-use crate::plan::network;
+use crate::plan::network::{self, Reach, rules};
 
 /// How many datagrams each sends.
 const ROUNDS: u8 = 8;
@@ -35,13 +37,17 @@ pub(crate) fn known_apart(pasta: &Path) -> Option<bool> {
     verdicts.as_ref()?.get(pasta).copied()
 }
 
-/// Whether this pasta keeps two containers apart; found out where that is not known yet. Blocks,
-/// for about 40 ms.
-pub(crate) fn keeps_apart(pasta: &Path, map: Option<IdMap>) -> Result<bool, LaunchError> {
+/// Whether two containers are kept apart; found out where that is not known yet. Blocks, for about
+/// 60 ms.
+pub(crate) fn keeps_apart(
+    pasta: &Path,
+    nft: &Path,
+    map: Option<IdMap>,
+) -> Result<bool, LaunchError> {
     if let Some(known) = known_apart(pasta) {
         return Ok(known);
     }
-    let found = try_it(pasta, map)?;
+    let found = try_it(pasta, nft, map)?;
     let mut verdicts = VERDICTS.lock().unwrap_or_else(PoisonError::into_inner);
     verdicts
         .get_or_insert_default()
@@ -53,28 +59,43 @@ pub(crate) fn keeps_apart(pasta: &Path, map: Option<IdMap>) -> Result<bool, Laun
 struct Side {
     socket: UdpSocket,
     _pasta: Child,
+    _ports: Ports,
 }
 
-fn try_it(pasta: &Path, map: Option<IdMap>) -> Result<bool, LaunchError> {
+fn try_it(pasta: &Path, nft: &Path, map: Option<IdMap>) -> Result<bool, LaunchError> {
     let mut random = [0u8; 10];
     getrandom::fill(&mut random).map_err(|err| LaunchError::Pipe(io::Error::other(err)))?;
     let port = 20_000 + u16::from_ne_bytes([random[0], random[1]]) % 12_000;
-    let side = || -> Result<Side, LaunchError> {
+    // None where it cannot be told: all ports are taken, or the kernel does not know such rules.
+    let side = || -> Result<Option<Side>, LaunchError> {
+        let Some(ports) = Ports::take() else {
+            return Ok(None);
+        };
         let mut holder = hold(map, Inside::Datagrams(port))?;
+        let text = rules::text(&Egress::Loopback, &Reach::default(), Some(&ports.range()));
+        let namespaces = enter(&holder, true).map_err(LaunchError::Pipe)?;
+        if let Err(err) = load(nft, &text, namespaces) {
+            tracing::warn!(%err, "the rules that keep datagrams apart were not loaded");
+            return Ok(None);
+        }
         let command = network::attach(pasta, Path::new("/dev/null"));
         let (child, _) = attach(&command, &holder)?;
         let socket = holder.datagrams.take().ok_or(LaunchError::NoLauncher)?;
-        Ok(Side {
+        Ok(Some(Side {
             socket: socket.into(),
             _pasta: child,
-        })
+            _ports: ports,
+        }))
     };
     let (a, b) = std::thread::scope(|scope| {
         let other = scope.spawn(side);
         let broken = |_| Err(LaunchError::NoLauncher);
         (side(), other.join().unwrap_or_else(broken))
     });
-    let sides = [a?, b?];
+    let (Some(a), Some(b)) = (a?, b?) else {
+        return Ok(false);
+    };
+    let sides = [a, b];
     // Where it cannot be told, it is taken to mix them.
     let apart = exchange(&sides, &random[2..]).unwrap_or(false);
     // An end of a pasta takes longer than its start, and nobody has to wait for these.
@@ -87,7 +108,7 @@ fn try_it(pasta: &Path, map: Option<IdMap>) -> Result<bool, LaunchError> {
 /// Has a server on the host's loopback send everything back, and looks who gets what.
 fn exchange(sides: &[Side; 2], nonce: &[u8]) -> io::Result<bool> {
     let due = Instant::now() + LIMIT;
-    let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let server = server()?;
     server.set_nonblocking(true)?;
     let to = SocketAddr::from((GATEWAY, server.local_addr()?.port()));
     for round in 0..ROUNDS {
@@ -117,6 +138,24 @@ fn exchange(sides: &[Side; 2], nonce: &[u8]) -> io::Result<bool> {
         }
     }
     Ok(true)
+}
+
+/// At a port that datagrams may be sent to.
+fn server() -> io::Result<UdpSocket> {
+    loop {
+        let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let port = server.local_addr()?.port();
+        if !rules::ZONE.contains(&port) {
+            return Ok(server);
+        }
+        // This machine gives its programs such ports too: any below them.
+        if let Ok(server) = UdpSocket::bind((
+            Ipv4Addr::LOCALHOST,
+            port - rules::PORTS_EACH * rules::SHARES,
+        )) {
+            return Ok(server);
+        }
+    }
 }
 
 fn wait(sockets: &[&UdpSocket], limit: Duration) {

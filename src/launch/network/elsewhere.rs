@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::NetworkError;
 use crate::config::network::Pasta;
@@ -39,9 +40,21 @@ pub(crate) enum Gate {}
 
 pub(crate) enum Behind {}
 
+#[derive(Debug)]
+pub(crate) enum Ports {}
+
 impl Gate {
-    pub(crate) fn make(_: &Meeting, _: &NetworkPlan, _: &CommandLine) -> Result<Self, LaunchError> {
+    pub(crate) fn make(
+        _: &Meeting,
+        _: &NetworkPlan,
+        _: &CommandLine,
+        _: &Reach,
+    ) -> Result<Self, LaunchError> {
         Err(NetworkError::NotLinux.into())
+    }
+
+    pub(crate) fn ports(&self) -> Option<Arc<Ports>> {
+        match *self {}
     }
 
     pub(crate) fn open(
@@ -63,6 +76,6 @@ pub(crate) fn known_apart(_: &Path) -> Option<bool> {
     None
 }
 
-pub(crate) fn keeps_apart(_: &Path, _: Option<IdMap>) -> Result<bool, LaunchError> {
+pub(crate) fn keeps_apart(_: &Path, _: &Path, _: Option<IdMap>) -> Result<bool, LaunchError> {
     Err(NetworkError::NotLinux.into())
 }

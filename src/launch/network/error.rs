@@ -5,6 +5,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::config::network::Egress;
+
 /// Why the network of a container could not be made. No container was started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -79,15 +81,24 @@ pub enum NetworkError {
 pub enum NftFor {
     /// An egress policy.
     Policy,
-    /// A pasta that mixes the datagrams of two containers.
+    /// Keeping the datagrams of two containers apart, whatever their egress is.
     Datagrams,
+}
+
+impl NftFor {
+    pub(crate) fn of(egress: &Egress) -> Self {
+        match egress {
+            Egress::All => Self::Datagrams,
+            Egress::Nothing | Egress::Loopback | Egress::List(_) => Self::Policy,
+        }
+    }
 }
 
 impl fmt::Display for NftFor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Policy => "that keep the egress policy",
-            Self::Datagrams => "that keep apart two containers whose UDP this pasta would mix",
+            Self::Datagrams => "that keep the datagrams of two sandboxes apart",
         })
     }
 }

@@ -7,24 +7,19 @@ use super::{NetworkError, NftFor, keeps_apart};
 use crate::config::network::{Destination, Egress, Pasta};
 use crate::launch::LaunchError;
 use crate::plan::IdMap;
-use crate::plan::network::{Reach, rules};
+use crate::plan::network::Reach;
 
 /// Finds out. Blocks: for a thread of its own.
 pub(crate) fn find(pasta: &Pasta, map: Option<IdMap>) -> Result<Reach, LaunchError> {
     check_tun()?;
-    if pasta.egress != Egress::All && pasta.nft.is_none() {
-        let why = NftFor::Policy;
+    let Some(nft) = &pasta.nft else {
+        let why = NftFor::of(&pasta.egress);
         return Err(NetworkError::NoNft { why }.into());
-    }
-    let reach = Reach {
-        datagrams: pasta.egress != Egress::Nothing && keeps_apart(&pasta.pasta, map)?,
-        names: names(&pasta.egress)?,
     };
-    if pasta.nft.is_none() && rules::text(&pasta.egress, &reach).is_some() {
-        let why = NftFor::Datagrams;
-        return Err(NetworkError::NoNft { why }.into());
-    }
-    Ok(reach)
+    Ok(Reach {
+        datagrams: pasta.egress != Egress::Nothing && keeps_apart(&pasta.pasta, nft, map)?,
+        names: names(&pasta.egress)?,
+    })
 }
 
 fn names(egress: &Egress) -> Result<Vec<(String, Vec<Ipv4Addr>)>, NetworkError> {

@@ -2,7 +2,7 @@
 //! outside.
 //!
 //! So it reaches a resolver on the host's loopback, whatever its address, and no name query
-//! crosses pasta, whose older releases mix the datagrams of two containers. It reads of a message
+//! crosses pasta, which would mix the datagrams of two containers. It reads of a message
 //! nothing but its number.
 
 use std::io;

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::guard::Guard;
+use super::ports::Ports;
 use super::{NetworkError, NftFor, route};
+use crate::config::network::Egress;
 use crate::launch::LaunchError;
-use crate::launch::bundle::write_new;
 use crate::launch::spawn::{self, Child, Ended, Pipes, SpawnRequest};
 use crate::launch::state::First;
 use crate::launch::sys::Enter;
@@ -35,6 +36,8 @@ pub(crate) struct Network {
     /// Until runsc is in the namespace.
     holder: Option<Holder>,
     resolvers: Vec<std::net::SocketAddr>,
+    /// Another container's once pasta is gone.
+    _ports: Option<Ports>,
     _token: Token,
 }
 
@@ -57,7 +60,8 @@ impl Network {
         };
         check_tun()?;
         let holder = hold(plan.user_namespace, resolver_inside(plan))?;
-        load_rules(plan, reach, || enter(&holder, true))?;
+        let ports = ports_for(plan, reach);
+        load_rules(plan, reach, ports.as_ref(), || enter(&holder, true))?;
         let (pasta, pipes) = attach(pasta, &holder)?;
         Ok(Some(Self {
             guard: None,
@@ -65,6 +69,7 @@ impl Network {
             _pipes: pipes,
             holder: Some(holder),
             resolvers: plan.resolvers.clone(),
+            _ports: ports,
             _token: token,
         }))
     }
@@ -116,36 +121,51 @@ pub(super) fn resolver_inside(plan: &NetworkPlan) -> Inside {
     }
 }
 
-fn enter(holder: &Holder, net: bool) -> io::Result<Enter> {
+pub(super) fn enter(holder: &Holder, net: bool) -> io::Result<Enter> {
     Ok(Enter {
         user: holder.user.as_ref().map(OwnedFd::try_clone).transpose()?,
         net: net.then(|| holder.net.try_clone()).transpose()?,
     })
 }
 
-/// Loads the rules of the egress policy into a namespace, where it takes any.
+/// The ports that a container's datagrams leave from, where any may leave.
+pub(super) fn ports_for(plan: &NetworkPlan, reach: &Reach) -> Option<Ports> {
+    if !reach.datagrams || plan.egress == Egress::Nothing {
+        return None;
+    }
+    let ports = Ports::take();
+    if ports.is_none() {
+        tracing::warn!("all ports for datagrams are taken, so that none leave this sandbox");
+    }
+    ports
+}
+
+/// Loads the rules of a container's network into its namespace.
 pub(super) fn load_rules(
     plan: &NetworkPlan,
     reach: &Reach,
+    ports: Option<&Ports>,
     enter: impl FnOnce() -> io::Result<Enter>,
 ) -> Result<(), LaunchError> {
-    let Some(text) = rules::text(&plan.egress, reach) else {
-        return Ok(());
-    };
     let Some(nft) = &plan.nft else {
-        let why = NftFor::Policy;
+        let why = NftFor::of(&plan.egress);
         return Err(NetworkError::NoNft { why }.into());
     };
-    write_new(&plan.rules, text.as_bytes())?;
+    let text = rules::text(&plan.egress, reach, ports.map(Ports::range).as_ref());
+    load(nft, &text, enter().map_err(LaunchError::Pipe)?)
+}
+
+pub(super) fn load(nft: &Path, text: &str, namespaces: Enter) -> Result<(), LaunchError> {
     let command = CommandLine {
-        program: nft.clone(),
-        args: vec!["-f".into(), plan.rules.clone().into()],
+        program: nft.to_owned(),
+        args: vec!["-f".into(), "-".into()],
     };
     let request = SpawnRequest {
-        enter: Some(enter().map_err(LaunchError::Pipe)?),
+        enter: Some(namespaces),
+        stdin: true,
         ..SpawnRequest::plain(command, true)
     };
-    let ended = spawn::run_to_end(request, LOADED)?;
+    let ended = spawn::run_on(request, text.as_bytes(), LOADED)?;
     match ended.status {
         Some(status) if status.success() => Ok(()),
         _ => Err(NetworkError::Rules { said: said(&ended) }.into()),

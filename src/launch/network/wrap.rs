@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::libc;
@@ -14,7 +15,10 @@ use nix::unistd::{mkfifo, read};
 
 use super::NetworkError;
 use super::guard::Guard;
-use super::up::{ATTACHED, check_tun, last_line, load_rules, log_of, resolver_inside, with_log};
+use super::ports::Ports;
+use super::up::{
+    ATTACHED, check_tun, last_line, load_rules, log_of, ports_for, resolver_inside, with_log,
+};
 use crate::launch::LaunchError;
 use crate::launch::spawn::{self, what_is_there};
 use crate::launch::state::{First, descendants};
@@ -30,6 +34,7 @@ pub(crate) struct Gate {
     network: NetworkPlan,
     pasta: PathBuf,
     log: PathBuf,
+    ports: Option<Arc<Ports>>,
     stderr: OwnedFd,
     go: File,
 }
@@ -49,6 +54,7 @@ impl Gate {
         meeting: &Meeting,
         network: &NetworkPlan,
         command: &CommandLine,
+        reach: &Reach,
     ) -> Result<Self, LaunchError> {
         check_tun()?;
         for path in [meeting.stderr(), meeting.go()] {
@@ -67,9 +73,15 @@ impl Gate {
             network: network.clone(),
             pasta: command.program.clone(),
             log: log_of(command),
+            ports: ports_for(network, reach).map(Arc::new),
             stderr: open(meeting.stderr(), false)?.into(),
             go: open(meeting.go(), true)?,
         })
+    }
+
+    /// What has to be kept until pasta is gone.
+    pub(crate) fn ports(&self) -> Option<Arc<Ports>> {
+        self.ports.clone()
     }
 
     /// Waits for the shell, loads the rules and joins the resolver, and lets the shell go on. Gives
@@ -102,7 +114,8 @@ impl Gate {
                 let step = "pasta's";
                 NetworkError::Namespace { step, source }
             })?;
-        load_rules(&self.network, reach, || namespaces.enter())?;
+        let ports = self.ports.as_deref();
+        load_rules(&self.network, reach, ports, || namespaces.enter())?;
         let guard = self.guard(&namespaces)?;
         self.go.write_all(b"\n").map_err(LaunchError::Pipe)?;
         Ok((

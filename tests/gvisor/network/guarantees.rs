@@ -14,7 +14,7 @@ use runsc_driver::direct::DirectDriver;
 use runsc_driver::driver::End;
 use serde_json::{Value, json};
 
-use super::super::{connect, datagrams, echo, greeter, kill_pid, on_network, pastas};
+use super::super::{APART, connect, datagrams, echo, greeter, kill_pid, on_network, pastas};
 use super::LAYOUT;
 use crate::common::{NOT_HUNG, Place, Ran, is_root};
 use crate::library::{made_with, out, sh, started, up};
@@ -239,6 +239,26 @@ fn under_a_list_no_datagram_leaves_that_is_not_on_it_nor_any_name_query() {
 }
 
 #[test]
+fn a_list_is_kept_for_datagrams_too() {
+    let place = Place::new();
+    let (one, two, three) = (echo(), echo(), echo());
+    let ask = |to: &str| {
+        [one, two, three]
+            .map(|port| format!("{DATAGRAM} {to} {port}"))
+            .join("; ")
+    };
+    let script = format!("{}; {}", ask("host.docker.internal"), ask("10.0.2.2"));
+    // The control: without a list, all three.
+    run(&place, &[], &script).assert(0, &"q\n".repeat(6), "");
+    run(&place, &["--egress", "loopback"], &script).assert(0, &"q\n".repeat(6), "");
+    let list = format!("host.docker.internal:{one},10.0.2.2:{two}");
+    let kept = "q\nq\nPermissionError\n".repeat(2);
+    run(&place, &["--egress", &list], &script).assert(0, &kept, "");
+    let refused = "PermissionError\n".repeat(6);
+    run(&place, &["--egress", "none"], &script).assert(0, &refused, "");
+}
+
+#[test]
 fn raw_and_packet_sockets_are_not_to_be_had() {
     const TRY: &str = "python3 -c '
 import socket
@@ -312,20 +332,68 @@ async fn no_datagram_of_one_sandbox_comes_to_another() {
     let port = echo();
     let driver = driver(&place);
     driver.run(sh("true")).await.unwrap();
-    // What was found out of this pasta, once.
-    let expected = match driver.describe().cfc.udp {
-        Some("open") => "0 sent\n",
-        Some("resolver-only") => "0 refused\n",
-        other => panic!("{other:?}"),
-    };
+    assert_eq!(driver.describe().cfc.udp, Some("open"));
     for round in 0..ROUNDS {
         let calls = ["a", "b"].map(|tag| {
             let (driver, call) = (Arc::clone(&driver), sh(&datagrams(tag, port)));
             tokio::spawn(async move { driver.run(call).await.unwrap() })
         });
         for call in calls {
-            assert_eq!(out(&call.await.unwrap()), expected, "round {round}");
+            assert_eq!(out(&call.await.unwrap()), APART, "round {round}");
         }
+    }
+    driver.close().await;
+    place.assert_gone();
+}
+
+/// Two sandboxes that know each other's ports, and send to them by the host at the same time.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_sandboxes_that_agree_cannot_speak_by_the_host() {
+    let place = Place::new();
+    // What the host sees of a sandbox is where it would be spoken to.
+    let seen = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    seen.set_read_timeout(Some(NOT_HUNG)).unwrap();
+    let port = seen.local_addr().unwrap().port();
+    let script = |tag: &str| {
+        format!(
+            "python3 -c '
+import socket, time, os
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind((\"0.0.0.0\", 0)); s.settimeout(0.05)
+s.sendto(b\"{tag}\", (\"10.0.2.2\", {port})); s.settimeout(20)
+other = int(s.recv(99)); s.settimeout(0.05)
+got, refused, end = set(), 0, time.monotonic() + 2
+while time.monotonic() < end:
+    for to in (\"10.0.2.2\", other), (\"10.0.2.15\", other):
+        try: s.sendto(b\"from {tag}\", to)
+        except OSError: refused += 1
+    try: got.add(s.recv(99))
+    except OSError: pass
+print(got or \"nothing\", \"refused\" if refused else \"sent\")'"
+        )
+    };
+    let driver = driver(&place);
+    let calls = ["a", "b"].map(|tag| {
+        let (driver, call) = (Arc::clone(&driver), sh(&script(tag)));
+        tokio::spawn(async move { driver.run(call).await.unwrap() })
+    });
+    let told = tokio::task::spawn_blocking(move || {
+        let mut buffer = [0; 9];
+        let from = [(); 2].map(|()| seen.recv_from(&mut buffer).unwrap().1);
+        for (to, other) in [(from[0], from[1]), (from[1], from[0])] {
+            seen.send_to(other.port().to_string().as_bytes(), to)
+                .unwrap();
+        }
+        // Somebody else on the host is no answer.
+        let other = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        for to in from {
+            other.send_to(b"from elsewhere", to).unwrap();
+        }
+        from
+    });
+    let [a, b] = told.await.unwrap();
+    assert_ne!(a.port(), b.port());
+    for call in calls {
+        assert_eq!(out(&call.await.unwrap()), "nothing refused\n");
     }
     driver.close().await;
     place.assert_gone();

@@ -93,7 +93,7 @@ fn pastas_network_by_making_it() {
             made(false),
             State::Warn,
             "sandbox: pasta's, no UDP but name queries",
-            &["datagrams of one sandbox", "install a release of passt"],
+            &["datagrams of one sandbox", "nft_chain_nat"],
         ),
         (
             Reading::Known(Err(not_made)),
