@@ -132,3 +132,32 @@ fn a_step_in_gvisor_meets_the_same_bounds() {
         assert!(started.elapsed() < NOT_HUNG);
     }
 }
+
+/// As a full disk does, a limit on files fails the writing of a copy, whose source is not to blame.
+#[test]
+fn a_copy_that_cannot_be_written_is_no_fault_of_the_output() {
+    let place = place();
+    for (name, bytes) in [("text", vec![b'a'; 1 << 20]), ("binary", vec![0; 1 << 20])] {
+        fs::write(place.workspace.join("out").join(name), bytes).unwrap();
+        let whole = place.command([
+            "bundle", "create", "out", "--root", "session", "--path", name,
+        ]);
+        let mut limited = std::process::Command::new("sh");
+        limited
+            .args(["-c", "trap '' XFSZ; ulimit -f 200; exec \"$@\"", "sh"])
+            .arg(whole.get_program())
+            .args(whole.get_args())
+            .current_dir(&place.workspace);
+        let ran = Ran::of(limited.output().unwrap());
+        assert_eq!(error(&ran), "bundle-file", "{name}: {}", ran.out());
+        ran.assert_says(1, &["could not write", "[bundle-file]"]);
+        let left = crate::common::walk(&place.workspace.join("session"));
+        assert!(
+            left.iter()
+                .all(|path| !path.to_string_lossy().contains("incoming")),
+            "{left:?}"
+        );
+        // The control: it is the limit's doing.
+        assert_eq!(error(&create(&place, &["--path", name])), Value::Null);
+    }
+}

@@ -1,7 +1,7 @@
 //! Taking a step's outputs out of the directory that it could write, once its container is gone.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -338,9 +338,14 @@ fn one(
     }
     let raw = into.join(format!(".raw-{}", file_key(path)));
     let failed = |what| FileError::of(what, &target);
-    let mut to = create_new(&raw, 0o600).map_err(failed("write"))?;
+    let mut to = Noting {
+        to: create_new(&raw, 0o600).map_err(failed("write"))?,
+        failed: false,
+    };
     let copied = copy(&mut file, &mut to, limit);
     let result = match copied {
+        // A full disk, say: the step's output is not to blame.
+        Err(err) if to.failed => return Err(failed("write")(err)),
         Ok(copied) if Stamp::of(&file).ok() == Some(before) && copied.bytes == before.size => {
             finish(redactor, &raw, &target, placed, copied).map_err(failed("write"))?
         }
@@ -354,6 +359,25 @@ fn one(
     // Where it was moved, it is gone already.
     let _ = std::fs::remove_file(&raw);
     Ok(result)
+}
+
+/// Notes that a write failed: an error of a copy alone does not say which side it is of.
+struct Noting {
+    to: File,
+    failed: bool,
+}
+
+impl Write for Noting {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.to.write(bytes);
+        let failed = |err: &io::Error| err.kind() != io::ErrorKind::Interrupted;
+        self.failed |= written.as_ref().is_err_and(failed);
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
 }
 
 fn file_key(path: &PayloadPath) -> Sha256Hex {
