@@ -43,14 +43,21 @@ pub enum NetworkError {
     },
     /// pasta ended, or did not start.
     #[error(
-        "{program:?} did not give the container a network ({said}): see its own documentation, or \
-         take the network none"
+        "{program:?} did not give the container a network ({said}): {}, or take the network none",
+        if *host_has_route {
+            "see its own documentation"
+        } else {
+            "this machine has no IPv4 default route, without which older releases do not start, so \
+             connect it"
+        }
     )]
     Pasta {
         /// Which pasta.
         program: PathBuf,
         /// What it wrote.
         said: String,
+        /// Whether the host can reach anything itself.
+        host_has_route: bool,
     },
     /// pasta runs and there is no route yet.
     #[error("{program:?} gave the container no route within {} s", limit.as_secs())]

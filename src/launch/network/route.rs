@@ -36,6 +36,19 @@ pub(super) fn await_default(routes: &OwnedFd, end: &OwnedFd, limit: Duration) ->
     }
 }
 
+/// Whether this machine has an IPv4 default route, as its table says (proc(5)).
+pub(super) fn host_has_default() -> bool {
+    std::fs::read_to_string("/proc/net/route").is_ok_and(|table| lists_default(&table))
+}
+
+/// The destination is the second field and the mask the eighth.
+fn lists_default(table: &str) -> bool {
+    table.lines().skip(1).any(|line| {
+        let fields: Vec<_> = line.split_ascii_whitespace().collect();
+        fields.get(1) == Some(&"00000000") && fields.get(7) == Some(&"00000000")
+    })
+}
+
 /// Whether one of these messages is about a new default route (rtnetlink(7)).
 fn has_default(mut messages: &[u8]) -> bool {
     /// Length, type, flags, sequence number and port.
@@ -84,5 +97,15 @@ mod tests {
         assert!(!has_default(&default[..20]));
         assert!(!has_default(&[0; 64]));
         assert!(!has_default(&[]));
+    }
+
+    #[test]
+    fn a_default_route_of_the_host_is_told_from_others() {
+        let head = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\n";
+        let local = "eth0\t0002000A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\n";
+        let default = "eth0\t00000000\t0202000A\t0003\t0\t0\t0\t00000000\t0\n";
+        assert!(!lists_default(&[head, local].concat()));
+        assert!(lists_default(&[head, local, default].concat()));
+        assert!(!lists_default(""));
     }
 }

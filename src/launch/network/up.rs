@@ -198,8 +198,7 @@ pub(super) fn attach(pasta: &CommandLine, holder: &Holder) -> Result<(Child, Pip
         .into()),
         First::Ended => {
             let ended = spawn::leavings(child.status().ok().flatten(), pipes);
-            let said = with_log(said(&ended), &log_of(pasta));
-            Err(NetworkError::Pasta { program, said }.into())
+            Err(failed(program, said(&ended), &log_of(pasta)).into())
         }
     }
 }
@@ -210,11 +209,17 @@ pub(super) fn log_of(pasta: &CommandLine) -> PathBuf {
         .map_or_else(PathBuf::new, PathBuf::from)
 }
 
-pub(super) fn with_log(said: String, log: &Path) -> String {
+/// Why a pasta that ended gave no network.
+pub(super) fn failed(program: PathBuf, said: String, log: &Path) -> NetworkError {
     let logged = std::fs::read(log).unwrap_or_default();
-    match last_line(&logged) {
+    let said = match last_line(&logged) {
         Some(line) if !said.contains(&line) => format!("{said}; its log: {line}"),
         _ => said,
+    };
+    NetworkError::Pasta {
+        program,
+        said,
+        host_has_route: route::host_has_default(),
     }
 }
 

@@ -16,9 +16,7 @@ use nix::unistd::{mkfifo, read};
 use super::NetworkError;
 use super::guard::Guard;
 use super::ports::Ports;
-use super::up::{
-    ATTACHED, check_tun, last_line, load_rules, log_of, ports_for, resolver_inside, with_log,
-};
+use super::up::{ATTACHED, check_tun, last_line, load_rules, log_of, ports_for, resolver_inside};
 use crate::launch::LaunchError;
 use crate::launch::spawn::{self, what_is_there};
 use crate::launch::state::{First, descendants};
@@ -102,11 +100,7 @@ impl Gate {
             First::Ended => {
                 let said = words.map(what_is_there).unwrap_or_default();
                 let said = last_line(&said).unwrap_or_else(|| "it ended".to_owned());
-                return Err(NetworkError::Pasta {
-                    program: self.pasta,
-                    said: with_log(said, &self.log),
-                }
-                .into());
+                return Err(super::up::failed(self.pasta, said, &self.log).into());
             }
         }
         let namespaces =

@@ -453,6 +453,35 @@ for kind in socket.SOCK_DGRAM, socket.SOCK_STREAM:
     with_bound(&place, &conf, "/etc/resolv.conf", script).assert(0, expected, "");
 }
 
+/// Newer pastas start there; of an older one it is said why it does not.
+#[test]
+fn a_machine_that_is_not_connected_is_served_or_told_so() {
+    if !is_root() {
+        return; // Only root can take the machine's network away from a driver alone.
+    }
+    let place = Place::new();
+    let driver = place.command(["run", "--no-cfc", "--network-layout", LAYOUT.as_str()]);
+    let mut command = std::process::Command::new("unshare");
+    command
+        .args(["--net", "--"])
+        .arg(driver.get_program())
+        .args(driver.get_args());
+    command
+        .args(["--", "echo", "served"])
+        .current_dir(&place.workspace)
+        .env("TMPDIR", &place.tmp);
+    let ran = Ran::of(command.output().unwrap());
+    if ran.code == Some(0) {
+        ran.assert(0, "served\n", "");
+    } else {
+        ran.assert_says(
+            125,
+            &["no IPv4 default route", "connect it", "[pasta-failed]"],
+        );
+    }
+    place.assert_no_process_within(Duration::from_secs(2));
+}
+
 #[test]
 fn a_tunnel_device_that_cannot_be_opened_is_found_before_pasta_is_started() {
     if !is_root() {
