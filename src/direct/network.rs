@@ -2,23 +2,27 @@
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::OnceCell;
 
 use super::Shared;
 use crate::driver::Error;
-use crate::launch::network::{Behind, Gate, Network, find_reach, known_apart};
+use crate::launch::network::{Behind, Gate, Network, find_reach};
 use crate::launch::spawn::{Child, Pipes};
 use crate::launch::sys::Enter;
 use crate::launch::teardown::Token;
 use crate::launch::{LaunchError, spawn};
 use crate::plan::Plan;
-use crate::plan::network::{self, NetworkPlan, Reach};
+use crate::plan::network::{NetworkPlan, Reach};
 
 /// What was found out of the network, once it was.
 #[derive(Debug, Default)]
-pub(super) struct Found(OnceCell<Reach>);
+pub(super) struct Found {
+    reach: OnceCell<Reach>,
+    /// Whether datagrams leave a container, once one was started.
+    datagrams: OnceLock<bool>,
+}
 
 impl Shared {
     /// Finds out what has to be known before a container is started on the network.
@@ -26,17 +30,16 @@ impl Shared {
         let Some(pasta) = self.config.pasta() else {
             return Ok(());
         };
-        let map = network::user_namespace(&self.host)?;
         let find = || async {
             let pasta = pasta.clone();
-            spawn::on_thread(move || find_reach(&pasta, map)).await?
+            spawn::on_thread(move || find_reach(&pasta)).await?
         };
-        self.network.0.get_or_try_init(find).await?;
+        self.network.reach.get_or_try_init(find).await?;
         Ok(())
     }
 
     fn reach(&self) -> Reach {
-        self.network.0.get().cloned().unwrap_or_default()
+        self.network.reach.get().cloned().unwrap_or_default()
     }
 
     /// The files that a container on this network gets.
@@ -47,7 +50,13 @@ impl Shared {
 
     /// Whether datagrams leave a container; none where that is not known, or not ours to say.
     pub(super) fn datagrams_leave(&self) -> Option<bool> {
-        known_apart(self.config.pasta()?.program())
+        self.network.datagrams.get().copied()
+    }
+
+    fn learn_datagrams(&self, leave: Option<bool>) {
+        if let Some(leave) = leave {
+            let _ = self.network.datagrams.set(leave);
+        }
     }
 }
 
@@ -66,7 +75,9 @@ fn bring_up(
         return Ok(None);
     };
     let token = Box::new((counted, Arc::clone(shared)));
-    Network::up(network, &shared.reach(), token)
+    let up = Network::up(network, &shared.reach(), token)?;
+    shared.learn_datagrams(up.as_ref().and_then(Network::datagrams));
+    Ok(up)
 }
 
 /// The same on a thread, counted from the first moment on: it goes on where nobody waits.
@@ -83,10 +94,10 @@ pub(super) async fn up_on_thread(
 }
 
 /// The gate between pasta and the runsc that is in it, where pasta is around it.
-pub(super) fn gate(shared: &Shared, plan: &Plan) -> Result<Option<Gate>, LaunchError> {
+pub(super) fn gate(plan: &Plan) -> Result<Option<Gate>, LaunchError> {
     let meeting = plan.meeting.as_ref().zip(plan.network.as_ref());
     meeting
-        .map(|(meeting, network)| Gate::make(meeting, network, &plan.command, &shared.reach()))
+        .map(|(meeting, network)| Gate::make(meeting, network, &plan.command))
         .transpose()
 }
 
@@ -104,6 +115,7 @@ pub(super) async fn through(
     let end = end.try_clone().map_err(LaunchError::Pipe)?;
     let open = move || gate.open(pasta, &end, words, &reach);
     let (stderr, behind) = spawn::on_thread(open).await??;
+    shared.learn_datagrams(behind.datagrams);
     pipes.stderr = Some(stderr);
     Ok((pipes, Some(behind)))
 }

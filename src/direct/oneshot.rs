@@ -106,7 +106,7 @@ async fn start(shared: &Arc<Shared>, plan: Plan, call: Call) -> Result<Running, 
             Vec::new(),
         ),
     };
-    let gate = network::gate(shared, &plan)?;
+    let gate = network::gate(&plan)?;
     let request = SpawnRequest {
         command: plan.command,
         enter: network::entry(&network)?,

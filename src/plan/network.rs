@@ -31,6 +31,8 @@ const LOG: &str = "pasta.log";
 pub struct NetworkPlan {
     /// The user namespace that owns the network namespace; none for root.
     pub user_namespace: Option<IdMap>,
+    /// passt's `pasta`.
+    pub pasta: PathBuf,
     /// pasta beside runsc: its command line, but for the namespace that it attaches to. None where
     /// it is around runsc.
     pub beside: Option<CommandLine>,
@@ -64,6 +66,7 @@ pub(super) fn lay_out(
     };
     Ok(NetworkPlan {
         user_namespace: user_namespace(host)?,
+        pasta: pasta.pasta.clone(),
         beside: match pasta.wrapping {
             None => Some(attach(&pasta.pasta, &bundle_dir.join(LOG))),
             Some(_) => None,
@@ -150,11 +153,9 @@ impl NetworkPlan {
     }
 }
 
-/// What was found out about the machine and the network before a container is started on it.
+/// What was found out before a container is started on the network.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reach {
-    /// Whether the datagrams of two containers are kept apart; where not, none leave.
-    pub datagrams: bool,
     /// What the names of the policy stand for.
     pub names: Vec<(String, Vec<Ipv4Addr>)>,
 }
@@ -193,7 +194,6 @@ mod tests {
     #[test]
     fn hosts_name_the_gateway_and_what_is_pinned() {
         let reach = Reach {
-            datagrams: false,
             names: vec![(
                 "a.test".to_owned(),
                 vec![Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2)],

@@ -6,12 +6,12 @@ use super::run::Told;
 use crate::config::Egress;
 use crate::config::network::Pasta;
 use crate::host::Host;
-use crate::launch::network::find_reach;
+use crate::launch::network::{find_reach, keeps_apart};
 use crate::launch::{LaunchError, spawn};
-use crate::plan::network::{Reach, user_namespace};
+use crate::plan::network::user_namespace;
 
-/// What a network that was made is like, or why there is none.
-pub(in crate::doctor) type Made = Result<Reach, Told>;
+/// Whether datagrams leave a network that was made, or why there is none.
+pub(in crate::doctor) type Made = Result<bool, Told>;
 
 /// Makes the network as a call would, with nothing in it.
 pub(super) async fn find_out(host: &Host, programs: &Programs) -> Reading<Made> {
@@ -29,7 +29,12 @@ pub(super) async fn find_out(host: &Host, programs: &Programs) -> Reading<Made> 
         Ok(map) => map,
         Err(err) => return Reading::Known(Err(Told::own(err.code(), err.to_string()))),
     };
-    let made = spawn::on_thread(move || find_reach(&pasta, map)).await;
+    let make = move || {
+        find_reach(&pasta)?;
+        let nft = pasta.nft.as_deref();
+        nft.map_or(Ok(false), |nft| keeps_apart(&pasta.pasta, nft, map))
+    };
+    let made = spawn::on_thread(make).await;
     let told = |err: LaunchError| Told::own(err.code(), err.to_string());
     Reading::Known(made.and_then(|made| made).map_err(told))
 }

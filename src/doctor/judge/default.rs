@@ -51,8 +51,8 @@ pub(super) fn network(
 fn pasta_network(to: &mut Findings, made: &Reading<Made>) {
     let name = Name::Network;
     match made {
-        Reading::Known(Ok(reach)) if reach.datagrams => to.pass(name, "sandbox: pasta's"),
-        Reading::Known(Ok(_)) => to.warn(
+        Reading::Known(Ok(true)) => to.pass(name, "sandbox: pasta's"),
+        Reading::Known(Ok(false)) => to.warn(
             name,
             "sandbox: pasta's, no UDP but name queries",
             Words::new(

@@ -1,16 +1,13 @@
-//! Whether the datagrams of two containers are kept apart: found out once, by two namespaces that
-//! send from one port to one server.
+//! Whether the datagrams of two containers are kept apart, for the doctor: found out by two
+//! namespaces that send from one port to one server.
 //!
-//! A pasta sends from the same port on the host for both, and what comes back goes to whichever
-//! took the port last: of 24 answers to the one, 23 went to the other. Each container has ports of
-//! its own, so what is found out is whether this kernel and this pasta do as the rules say.
+//! Calls need not ask. The rules let nothing out but from the container's own ports, and where the
+//! kernel does not know them, no datagram leaves. That the answers come back is what is seen here.
 
-use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -29,32 +26,6 @@ const ROUNDS: u8 = 8;
 /// How long all answers may take: they take about a millisecond.
 const LIMIT: Duration = Duration::from_millis(500);
 
-static VERDICTS: Mutex<Option<HashMap<PathBuf, bool>>> = Mutex::new(None);
-
-/// What was found out of this pasta by now.
-pub(crate) fn known_apart(pasta: &Path) -> Option<bool> {
-    let verdicts = VERDICTS.lock().unwrap_or_else(PoisonError::into_inner);
-    verdicts.as_ref()?.get(pasta).copied()
-}
-
-/// Whether two containers are kept apart; found out where that is not known yet. Blocks, for about
-/// 60 ms.
-pub(crate) fn keeps_apart(
-    pasta: &Path,
-    nft: &Path,
-    map: Option<IdMap>,
-) -> Result<bool, LaunchError> {
-    if let Some(known) = known_apart(pasta) {
-        return Ok(known);
-    }
-    let found = try_it(pasta, nft, map)?;
-    let mut verdicts = VERDICTS.lock().unwrap_or_else(PoisonError::into_inner);
-    verdicts
-        .get_or_insert_default()
-        .insert(pasta.to_owned(), found);
-    Ok(found)
-}
-
 /// One of the two.
 struct Side {
     socket: UdpSocket,
@@ -62,7 +33,12 @@ struct Side {
     _ports: Ports,
 }
 
-fn try_it(pasta: &Path, nft: &Path, map: Option<IdMap>) -> Result<bool, LaunchError> {
+/// Whether two containers are kept apart. Blocks, for about 100 ms.
+pub(crate) fn keeps_apart(
+    pasta: &Path,
+    nft: &Path,
+    map: Option<IdMap>,
+) -> Result<bool, LaunchError> {
     let mut random = [0u8; 10];
     getrandom::fill(&mut random).map_err(|err| LaunchError::Pipe(io::Error::other(err)))?;
     let port = 20_000 + u16::from_ne_bytes([random[0], random[1]]) % 12_000;

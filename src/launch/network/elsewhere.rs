@@ -22,6 +22,10 @@ impl Network {
         Err(NetworkError::NotLinux.into())
     }
 
+    pub(crate) fn datagrams(&self) -> Option<bool> {
+        match *self {}
+    }
+
     pub(crate) fn entry(&self) -> io::Result<Enter> {
         match *self {}
     }
@@ -38,18 +42,15 @@ impl Network {
 #[derive(Debug)]
 pub(crate) enum Gate {}
 
-pub(crate) enum Behind {}
+pub(crate) struct Behind {
+    pub(crate) datagrams: Option<bool>,
+}
 
 #[derive(Debug)]
 pub(crate) enum Ports {}
 
 impl Gate {
-    pub(crate) fn make(
-        _: &Meeting,
-        _: &NetworkPlan,
-        _: &CommandLine,
-        _: &Reach,
-    ) -> Result<Self, LaunchError> {
+    pub(crate) fn make(_: &Meeting, _: &NetworkPlan, _: &CommandLine) -> Result<Self, LaunchError> {
         Err(NetworkError::NotLinux.into())
     }
 
@@ -68,12 +69,8 @@ impl Gate {
     }
 }
 
-pub(crate) fn find_reach(_: &Pasta, _: Option<IdMap>) -> Result<Reach, LaunchError> {
+pub(crate) fn find_reach(_: &Pasta) -> Result<Reach, LaunchError> {
     Err(NetworkError::NotLinux.into())
-}
-
-pub(crate) fn known_apart(_: &Path) -> Option<bool> {
-    None
 }
 
 pub(crate) fn keeps_apart(_: &Path, _: &Path, _: Option<IdMap>) -> Result<bool, LaunchError> {

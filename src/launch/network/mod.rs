@@ -28,7 +28,7 @@ pub use error::{NetworkError, NftFor};
 pub(crate) use elsewhere::*;
 #[cfg(target_os = "linux")]
 pub(crate) use {
-    apart::{keeps_apart, known_apart},
+    apart::keeps_apart,
     reach::find as find_reach,
     up::Network,
     wrap::{Behind, Gate},

@@ -3,23 +3,20 @@
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 
 use super::up::check_tun;
-use super::{NetworkError, NftFor, keeps_apart};
+use super::{NetworkError, NftFor};
 use crate::config::network::{Destination, Egress, Pasta};
 use crate::launch::LaunchError;
-use crate::plan::IdMap;
 use crate::plan::network::Reach;
 
 /// Finds out. Blocks: for a thread of its own.
-pub(crate) fn find(pasta: &Pasta, map: Option<IdMap>) -> Result<Reach, LaunchError> {
+pub(crate) fn find(pasta: &Pasta) -> Result<Reach, LaunchError> {
     check_tun()?;
-    let Some(nft) = &pasta.nft else {
+    if pasta.nft.is_none() {
         let why = NftFor::of(&pasta.egress);
         return Err(NetworkError::NoNft { why }.into());
-    };
-    Ok(Reach {
-        datagrams: pasta.egress != Egress::Nothing && keeps_apart(&pasta.pasta, nft, map)?,
-        names: names(&pasta.egress)?,
-    })
+    }
+    let names = names(&pasta.egress)?;
+    Ok(Reach { names })
 }
 
 fn names(egress: &Egress) -> Result<Vec<(String, Vec<Ipv4Addr>)>, NetworkError> {

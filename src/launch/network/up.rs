@@ -38,6 +38,7 @@ pub(crate) struct Network {
     resolvers: Vec<std::net::SocketAddr>,
     /// Another container's once pasta is gone.
     _ports: Option<Ports>,
+    datagrams: Option<bool>,
     _token: Token,
 }
 
@@ -60,8 +61,8 @@ impl Network {
         };
         check_tun()?;
         let holder = hold(plan.user_namespace, resolver_inside(plan))?;
-        let ports = ports_for(plan, reach);
-        load_rules(plan, reach, ports.as_ref(), || enter(&holder, true))?;
+        let ports = ports_for(plan);
+        let datagrams = load_rules(plan, reach, ports.as_ref(), || enter(&holder, true))?;
         let (pasta, pipes) = attach(pasta, &holder)?;
         Ok(Some(Self {
             guard: None,
@@ -70,8 +71,14 @@ impl Network {
             holder: Some(holder),
             resolvers: plan.resolvers.clone(),
             _ports: ports,
+            datagrams,
             _token: token,
         }))
+    }
+
+    /// Whether datagrams leave a container on this machine, where that was tried.
+    pub(crate) fn datagrams(&self) -> Option<bool> {
+        self.datagrams
     }
 
     /// The namespaces, for runsc to enter.
@@ -129,8 +136,8 @@ pub(super) fn enter(holder: &Holder, net: bool) -> io::Result<Enter> {
 }
 
 /// The ports that a container's datagrams leave from, where any may leave.
-pub(super) fn ports_for(plan: &NetworkPlan, reach: &Reach) -> Option<Ports> {
-    if !reach.datagrams || plan.egress == Egress::Nothing {
+pub(super) fn ports_for(plan: &NetworkPlan) -> Option<Ports> {
+    if plan.egress == Egress::Nothing {
         return None;
     }
     let ports = Ports::take();
@@ -140,19 +147,29 @@ pub(super) fn ports_for(plan: &NetworkPlan, reach: &Reach) -> Option<Ports> {
     ports
 }
 
-/// Loads the rules of a container's network into its namespace.
+/// Loads the rules of a container's network into its namespace. Says whether datagrams leave it,
+/// where they were to: not every kernel knows the rules that keep them apart.
 pub(super) fn load_rules(
     plan: &NetworkPlan,
     reach: &Reach,
     ports: Option<&Ports>,
-    enter: impl FnOnce() -> io::Result<Enter>,
-) -> Result<(), LaunchError> {
+    enter: impl Fn() -> io::Result<Enter>,
+) -> Result<Option<bool>, LaunchError> {
     let Some(nft) = &plan.nft else {
         let why = NftFor::of(&plan.egress);
         return Err(NetworkError::NoNft { why }.into());
     };
-    let text = rules::text(&plan.egress, reach, ports.map(Ports::range).as_ref());
-    load(nft, &text, enter().map_err(LaunchError::Pipe)?)
+    let load = |ports: Option<&Ports>| {
+        let text = rules::text(&plan.egress, reach, ports.map(Ports::range).as_ref());
+        load(nft, &text, enter().map_err(LaunchError::Pipe)?)
+    };
+    match (load(ports), ports) {
+        (Err(LaunchError::Network(NetworkError::Rules { said })), Some(_)) => {
+            tracing::warn!(%said, "no datagrams leave this sandbox");
+            load(None).map(|()| Some(false))
+        }
+        (loaded, ports) => loaded.map(|()| ports.map(|_| true)),
+    }
 }
 
 pub(super) fn load(nft: &Path, text: &str, namespaces: Enter) -> Result<(), LaunchError> {

@@ -30,7 +30,6 @@ use crate::plan::network::{NetworkPlan, Reach};
 #[derive(Debug)]
 pub(crate) struct Gate {
     network: NetworkPlan,
-    pasta: PathBuf,
     log: PathBuf,
     ports: Option<Arc<Ports>>,
     stderr: OwnedFd,
@@ -39,6 +38,8 @@ pub(crate) struct Gate {
 
 /// What a container in such a network needs for as long as it runs.
 pub(crate) struct Behind {
+    /// Whether datagrams leave a container on this machine, where that was tried.
+    pub(crate) datagrams: Option<bool>,
     _guard: Option<Guard>,
     /// What was written to it is lost with the last descriptor of it.
     _go: File,
@@ -52,7 +53,6 @@ impl Gate {
         meeting: &Meeting,
         network: &NetworkPlan,
         command: &CommandLine,
-        reach: &Reach,
     ) -> Result<Self, LaunchError> {
         check_tun()?;
         for path in [meeting.stderr(), meeting.go()] {
@@ -69,9 +69,8 @@ impl Gate {
         };
         Ok(Self {
             network: network.clone(),
-            pasta: command.program.clone(),
             log: log_of(command),
-            ports: ports_for(network, reach).map(Arc::new),
+            ports: ports_for(network).map(Arc::new),
             stderr: open(meeting.stderr(), false)?.into(),
             go: open(meeting.go(), true)?,
         })
@@ -94,13 +93,13 @@ impl Gate {
         match self.await_shell(end) {
             First::Ready => {}
             First::Neither => {
-                let (program, limit) = (self.pasta, ATTACHED);
+                let (program, limit) = (self.network.pasta, ATTACHED);
                 return Err(NetworkError::NoRoute { program, limit }.into());
             }
             First::Ended => {
                 let said = words.map(what_is_there).unwrap_or_default();
                 let said = last_line(&said).unwrap_or_else(|| "it ended".to_owned());
-                return Err(super::up::failed(self.pasta, said, &self.log).into());
+                return Err(super::up::failed(self.network.pasta, said, &self.log).into());
             }
         }
         let namespaces =
@@ -109,12 +108,13 @@ impl Gate {
                 NetworkError::Namespace { step, source }
             })?;
         let ports = self.ports.as_deref();
-        load_rules(&self.network, reach, ports, || namespaces.enter())?;
+        let datagrams = load_rules(&self.network, reach, ports, || namespaces.enter())?;
         let guard = self.guard(&namespaces)?;
         self.go.write_all(b"\n").map_err(LaunchError::Pipe)?;
         Ok((
             self.stderr,
             Behind {
+                datagrams,
                 _guard: guard,
                 _go: self.go,
                 _words: words,

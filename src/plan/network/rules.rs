@@ -144,7 +144,6 @@ mod tests {
     /// The rules of each chain, its type left out.
     fn chains(egress: &str, datagrams: bool) -> Vec<(String, Vec<String>)> {
         let reach = Reach {
-            datagrams,
             names: vec![(
                 "a.test".to_owned(),
                 vec![Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2)],

@@ -8,7 +8,6 @@ use crate::doctor::gather::run::{Attempt, Default, Ended, SessionCall, Told};
 use crate::doctor::judge::default;
 use crate::doctor::{Name, RealCall, State};
 use crate::driver::{End, ExecVia, StartFailure};
-use crate::plan::network::Reach;
 use crate::selection::{Native, Obstacle, Refusal};
 
 fn selected(network: NetworkMode) -> Default {
@@ -77,12 +76,7 @@ fn networks() {
 
 #[test]
 fn pastas_network_by_making_it() {
-    let made = |datagrams| {
-        Reading::Known(Ok(Reach {
-            datagrams,
-            names: Vec::new(),
-        }))
-    };
+    let made = |datagrams| Reading::Known(Ok(datagrams));
     let not_made = Told {
         code: "tun-unavailable",
         text: "/dev/net/tun cannot be opened: run modprobe".to_owned(),
