@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::super::{APART, connect, datagrams, echo, greeter, kill_pid, on_network, pastas};
 use super::LAYOUT;
-use crate::common::{NOT_HUNG, Place, Ran, is_root};
+use crate::common::{NOT_HUNG, Place, Ran, install, is_root};
 use crate::library::{made_with, out, sh, started, up};
 
 /// `runsc-driver run` on the network.
@@ -256,6 +256,48 @@ fn a_list_is_kept_for_datagrams_too() {
     run(&place, &["--egress", &list], &script).assert(0, &kept, "");
     let refused = "PermissionError\n".repeat(6);
     run(&place, &["--egress", "none"], &script).assert(0, &refused, "");
+}
+
+/// A kernel that cannot keep datagrams apart lets none out, and all else goes on.
+#[test]
+fn where_datagrams_cannot_be_kept_apart_none_leave() {
+    let place = Place::new();
+    let bin = place.dir.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    // As nft says it of a kernel without address translation.
+    let nft = "#!/bin/sh
+rules=$(cat)
+case $rules in *snat*) echo 'Error: Could not process rule: No such file' >&2; exit 1 ;; esac
+echo \"$rules\" | exec /usr/sbin/nft -f -
+";
+    install(&bin.join("nft"), nft);
+    let (datagrams, server) = (echo(), greeter("hello"));
+    let script = format!(
+        "{DATAGRAM} 10.0.2.2 {datagrams}; {}",
+        connect("10.0.2.2", server)
+    );
+    let ran = |path: String| {
+        let args = [
+            "run",
+            "--no-cfc",
+            "--network-layout",
+            LAYOUT.as_str(),
+            "--",
+            "sh",
+            "-c",
+        ];
+        let mut command = place.command(args);
+        Ran::of(command.arg(&script).env("PATH", path).output().unwrap())
+    };
+    let path = std::env::var("PATH").unwrap();
+    ran(path.clone()).assert(0, "q\nhello at once\n", "");
+    let without = ran(format!("{}:{path}", bin.display()));
+    assert_eq!(
+        without.out(),
+        "PermissionError\nhello at once\n",
+        "{without:?}"
+    );
+    place.assert_gone();
 }
 
 #[test]
