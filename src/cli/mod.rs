@@ -31,7 +31,7 @@ use tracing_subscriber::filter::LevelFilter;
     arg_required_else_help = true,
     after_help = "Set a machine up with scripts/quickstart.sh of the repository, then:\n  \
                   runsc-driver doctor\n  \
-                  runsc-driver run --no-cfc -- uname -a"
+                  runsc-driver run -- uname -a"
 )]
 struct Cli {
     /// Show what the driver does, on standard error; more with each one

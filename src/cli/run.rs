@@ -32,9 +32,9 @@ use crate::launch::sys;
 /// for one that is not there.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    runsc-driver run --no-cfc -- make test\n  \
-    runsc-driver run --no-cfc --ro-bind ~/data /data --timeout 30s -- python3 /data/check.py\n  \
-    runsc-driver run --no-cfc --json -- sh -c 'echo out; echo err >&2; exit 7'")]
+    runsc-driver run -- make test\n  \
+    runsc-driver run --ro-bind ~/data /data --egress none --timeout 30s -- python3 /data/check.py\n  \
+    runsc-driver run --json -- sh -c 'echo out; echo err >&2; exit 7'")]
 pub(super) struct Args {
     #[command(flatten)]
     sandbox: SandboxArgs,

@@ -295,7 +295,10 @@ fn go_on_as_first() -> io::Result<()> {
             };
             // SAFETY: one live structure, and no time.
             match unsafe { libc::poll(&raw mut end, 1, 0) } {
-                0 => mount(Some(c"proc"), c"/proc", Some(c"proc"), 0, None),
+                0 => {
+                    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+                    mount(Some(c"proc"), c"/proc", Some(c"proc"), flags, None)
+                }
                 _ => Err(io::Error::from_raw_os_error(libc::ESRCH)),
             }
         }
