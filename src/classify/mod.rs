@@ -3,6 +3,9 @@
 pub mod log;
 pub mod table;
 
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
 use crate::driver::{Cause, End, Evidence, Exit, StartFailure};
 use log::RunscLog;
 
@@ -20,6 +23,15 @@ pub struct RawExit {
     pub status: Option<i32>,
     /// The signal that ended it, where one did.
     pub signal: Option<i32>,
+}
+
+impl From<ExitStatus> for RawExit {
+    fn from(status: ExitStatus) -> Self {
+        Self {
+            status: status.code(),
+            signal: status.signal(),
+        }
+    }
 }
 
 /// What may be claimed.

@@ -8,10 +8,9 @@ use clap::Subcommand;
 use serde_json::{Map, Value, json};
 
 use super::clean::say;
-use super::handoff::{Failure, Root, here, print, refuse};
+use super::handoff::{Failure, Root, capture_limits, here, print, refuse};
 use crate::handoff::artifacts::{
-    CaptureLimits, Declared, Expected, Import, ImportError, PayloadPath, Store, capture, seal,
-    verify,
+    Declared, Expected, Import, ImportError, PayloadPath, Store, capture, seal, verify,
 };
 use crate::handoff::envelope::{ArtifactRef, Builder, Envelope, Status};
 use crate::handoff::redact::Redactor;
@@ -214,14 +213,6 @@ fn create(args: &Create, host: &Host) -> Done {
     let files: Vec<_> = captured.files.iter().map(|file| file.to_value()).collect();
     builder.result = Some(json!({ "files": files }));
     finish(&outcome(builder, store.admit(aside, &expected)))
-}
-
-pub(super) fn capture_limits(most: Option<ByteSize>) -> CaptureLimits {
-    let limits = CaptureLimits::default();
-    match most {
-        Some(most) => limits.up_to(most.as_u64()),
-        None => limits,
-    }
 }
 
 fn verification(args: &Verify, host: &Host) -> Done {

@@ -7,10 +7,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use bytesize::ByteSize;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::clean::{clean, say};
+use crate::handoff::artifacts::CaptureLimits;
 use crate::handoff::digest::Sha256Hex;
 use crate::handoff::host::{Allocator, LedgerError, Owner};
 use crate::handoff::step::{self, StepError};
@@ -240,4 +242,13 @@ pub(super) fn refuse(code: &str, message: &str) {
 /// A path as it was named, from the working directory.
 pub(super) fn here(host: &Host, path: &Path) -> Result<PathBuf, Failure> {
     Ok(host.cwd.as_deref().ok_or(Failure::NoCwd)?.join(path))
+}
+
+/// How much is captured at the most.
+pub(super) fn capture_limits(most: Option<ByteSize>) -> CaptureLimits {
+    let limits = CaptureLimits::default();
+    match most {
+        Some(most) => limits.up_to(most.as_u64()),
+        None => limits,
+    }
 }

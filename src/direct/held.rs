@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use super::calls::{Slot, lock};
-use super::oneshot::raw_exit;
 use super::{Shared, network};
+use crate::classify::RawExit;
 use crate::classify::log::RunscLog;
 use crate::driver::Error;
 use crate::launch::LaunchError;
@@ -136,7 +136,7 @@ impl Container {
             return Fault::Closed;
         };
         let status = match held.remains.status() {
-            Ok(Some(status)) => match raw_exit(status) {
+            Ok(Some(status)) => match RawExit::from(status) {
                 raw if raw.signal.is_some() => format!("signal {}", raw.signal.unwrap_or_default()),
                 raw => format!("status {}", raw.status.unwrap_or_default()),
             },

@@ -1,8 +1,6 @@
 //! One call in a container of its own.
 
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -203,7 +201,7 @@ async fn settle(slot: &Slot<Remains>, log: &Path, stop: Stop) -> Result<Option<L
         Stop::TimedOut | Stop::Cancelled => None,
     };
     let came_to = status.map(|status| Left {
-        raw: raw_exit(status),
+        raw: status.into(),
         log: RunscLog::read(log),
         network_ended: remains.network_ended(),
     });
@@ -213,13 +211,6 @@ async fn settle(slot: &Slot<Remains>, log: &Path, stop: Stop) -> Result<Option<L
         take_down(remains).await?;
     }
     Ok(came_to)
-}
-
-pub(super) fn raw_exit(status: ExitStatus) -> RawExit {
-    RawExit {
-        status: status.code(),
-        signal: status.signal(),
-    }
 }
 
 /// Takes a container down on a thread of its own: it blocks, and goes on where nobody waits.

@@ -11,8 +11,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{FAILED, Failure, Root, digest, here, print, sandbox};
-use crate::cli::bundle::capture_limits;
+use super::{FAILED, Failure, Root, capture_limits, digest, here, print, sandbox};
 use crate::cli::clean::{clean, say};
 use crate::cli::signals::Signals;
 use crate::driver::CancellationToken;

@@ -9,7 +9,7 @@ use super::super::Shared;
 use super::super::attached::{Attached, Stop, Stops};
 use super::super::calls::{Slot, lock};
 use super::super::labels::{self, Seen};
-use super::super::oneshot::{raw_exit, take_down};
+use super::super::oneshot::take_down;
 use super::super::remote::{self, Answer};
 use super::stop::Command;
 use super::{Session, SessionName, command_line, socket};
@@ -193,7 +193,7 @@ impl Running {
                 return Err(Error::LabelRule { rule, message });
             }
             CameTo::Client(status, log) => {
-                let raw = raw_exit(status);
+                let raw = status.into();
                 let Classified { end, exit } = classify::classify(raw, &log);
                 look_at_container(&shared, &session, end, exit, bytes).await?;
                 (end, exit, classify::evidence(raw, &log))
