@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::name::{Group, Name};
+use crate::config::NetworkMode;
 
 /// How a check came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -80,6 +81,11 @@ impl RealCall {
     pub(super) fn command(&self) -> String {
         let labels = if self.no_cfc { " --no-cfc" } else { "" };
         format!("runsc-driver run{labels} --network {}", self.network)
+    }
+
+    /// Whether nothing of the default was left out of it.
+    fn is_whole(&self) -> bool {
+        !self.no_cfc && self.network != NetworkMode::None.as_str()
     }
 }
 
@@ -260,6 +266,10 @@ fn summary(
         (true, None, _) => {
             "nothing fails, and no call was made to see whether the default run works".to_owned()
         }
+        (false, Some(run), _) if run.is_whole() => format!(
+            "the default run works here ({}), and {failed}: see the problems above",
+            took(run)
+        ),
         (false, Some(run), _) => format!(
             "the default run does not work here ({failed}, see the problems above); what does: \
              `{} -- ...` ({})",

@@ -35,7 +35,7 @@ pub(super) fn judge(to: &mut Findings, host: &Host, programs: &Programs, wanted:
     nft(to, programs.nft.as_deref());
 }
 
-fn pasta(to: &mut Findings, programs: &Programs, wanted: bool) {
+pub(super) fn pasta(to: &mut Findings, programs: &Programs, wanted: bool) {
     let at = programs.pasta.as_deref();
     let missing = wanted.then_some(Obstacle::NoPasta);
     let (Some(path), Some(answer)) = (at, programs.pasta_version.known()) else {
@@ -43,6 +43,11 @@ fn pasta(to: &mut Findings, programs: &Programs, wanted: bool) {
     };
     let path = shown(path);
     match version(answer) {
+        // Debian 13's writes nothing.
+        Ok("") => to.pass(
+            Name::Pasta,
+            format!("{path}, which does not tell its release"),
+        ),
         Ok(version) => to.pass(Name::Pasta, format!("{path}, {version}")),
         Err(reason) => to.warn(
             Name::Pasta,

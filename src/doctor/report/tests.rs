@@ -111,6 +111,15 @@ fn the_summary_claims_no_more_than_was_seen() {
              does: `runsc-driver run --no-cfc --network none -- ...` (a real call took 123 ms)",
         ),
         (
+            {
+                let mut whole = call(true);
+                (whole.no_cfc, whole.network) = (false, "sandbox");
+                summary(1, &[], Some(whole))
+            },
+            "the default run works here (a real call took 123 ms), and 1 check fails: see the \
+             problems above",
+        ),
+        (
             summary(2, &[], Some(call(false))),
             "the default run does not work here: 2 checks fail, see the problems above",
         ),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::{judged, says};
 use crate::doctor::gather::ask::{Answer, Reading};
 use crate::doctor::gather::machine::{Cgroups, Room};
+use crate::doctor::gather::programs::Programs;
 use crate::doctor::judge::{machine, network, resources};
 use crate::doctor::{Name, State};
 use crate::host::{Host, Platform};
@@ -140,6 +141,48 @@ fn what_pasta_does_with_proc_is_told_by_what_was_measured() {
     for (answer, wanted, state, value, words) in cases {
         let said = judged(|to| network::pasta_proc(to, &answer, wanted));
         says(&said, Name::PastaProc, state, value, words);
+    }
+}
+
+#[test]
+fn pasta_and_its_release() {
+    let cases: [(Option<Answer>, State, &str, &[&str]); 4] = [
+        (
+            Some(Answer::Wrote("pasta 0.0~git20230309\nmore".to_owned())),
+            State::Pass,
+            "/usr/bin/pasta, 0.0~git20230309",
+            &[],
+        ),
+        (
+            Some(Answer::Wrote(String::new())),
+            State::Pass,
+            "/usr/bin/pasta, which does not tell its release",
+            &[],
+        ),
+        (
+            Some(Answer::NotStarted("Exec format error".to_owned())),
+            State::Warn,
+            "/usr/bin/pasta",
+            &["does not tell its version", "install passt again"],
+        ),
+        (
+            None,
+            State::Fail,
+            "missing",
+            &["no entry of PATH holds pasta"],
+        ),
+    ];
+    for (answer, state, value, words) in cases {
+        let programs = Programs {
+            pasta: answer.is_some().then(|| PathBuf::from("/usr/bin/pasta")),
+            pasta_version: answer.map_or(Reading::Skipped, Reading::Known),
+            setpriv: None,
+            unshare: None,
+            nft: None,
+            tun: Ok(()),
+        };
+        let said = judged(|to| network::pasta(to, &programs, true));
+        says(&said, Name::Pasta, state, value, words);
     }
 }
 
