@@ -9,6 +9,7 @@ mod claims;
 mod dispatch;
 mod payload;
 mod sandbox;
+mod settle;
 mod sockets;
 mod stage;
 mod state;
