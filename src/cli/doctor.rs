@@ -19,8 +19,9 @@ const SCHEMA: &str = "runsc-driver/doctor/v1";
 
 /// See whether a run would work here, and if not, what to do
 ///
-/// Looks at what a run needs and makes a call in a real sandbox, without labels and without a
-/// network. Exits with 0 where the default run works and with 1 where it does not.
+/// Looks at what a run needs and makes the default's own call in a real sandbox, without labels or
+/// without a network where those cannot be had. Exits with 0 where the default run works and with 1
+/// where it does not.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     runsc-driver doctor\n  \

@@ -26,10 +26,11 @@ use crate::launch::sys;
 /// Run a command in a gVisor sandbox of its own
 ///
 /// The command sees the image, a private /tmp, and the mounts; it has no capabilities. It may
-/// connect to wherever --network and --egress let it, and nothing can connect to it. Its output
-/// passes through as it comes, and its exit status is this command's: 124 stands for a time-out,
-/// 125 for what the driver or runsc could not do, 126 for a program that is not executable, 127
-/// for one that is not there.
+/// connect to wherever --network and --egress let it, and nothing can connect to it. Where labels
+/// are enforced, its output comes at its end, or is withheld; otherwise it passes through as it is
+/// written. Its exit status is this command's: 124 stands for a time-out, 125 for what the driver
+/// or runsc could not do or what is withheld, 126 for a program that is not executable, 127 for one
+/// that is not there.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     runsc-driver run -- make test\n  \
