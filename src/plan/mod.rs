@@ -379,8 +379,9 @@ pub fn plan(
     })
 }
 
-/// The first process of a session: it reads until its input ends, and writes nothing.
-const SESSION_LOOP: [&str; 3] = ["/bin/sh", "-c", "while read -r _; do :; done"];
+/// The first process of a session: it reads until its input ends, and writes nothing. The reading
+/// is a child's, since a shell that waits for a child also reaps what calls leave behind.
+const SESSION_LOOP: [&str; 3] = ["/bin/sh", "-c", "(while read -r _; do :; done); :"];
 
 /// Lays a session's container out. Nothing seeds its labels.
 ///

@@ -66,6 +66,24 @@ async fn state_stays_between_calls_and_between_no_two_sessions() {
 }
 
 #[tokio::test]
+async fn what_calls_leave_behind_is_reaped() {
+    let place = Place::new();
+    let driver = driver(&place);
+    // Each outlives its parent, and tells its pid first.
+    let leave = "for i in $(seq 20); do \
+                 (sh -c 'echo $$ >> /tmp/pids; exec sleep 0.3' &); done; \
+                 for i in $(seq 300); do \
+                 [ $(wc -l < /tmp/pids) = 20 ] && exit 0; sleep 0.1; done; exit 1";
+    text(&driver, "s", leave).await;
+    let gone = "for i in $(seq 300); do there=; \
+                for pid in $(cat /tmp/pids); do [ -e /proc/$pid ] && there=$there.; done; \
+                [ \"$there\" ] || exit 0; sleep 0.1; done; exit 1";
+    text(&driver, "s", gone).await;
+    driver.close().await;
+    place.assert_gone();
+}
+
+#[tokio::test]
 async fn a_server_in_the_background_serves_later_calls_and_delays_none() {
     let place = Place::new();
     let driver = driver(&place);
