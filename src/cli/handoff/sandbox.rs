@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::cfc::mode::EnforcementMode;
 use crate::cli::sandbox_args::{network, select};
 use crate::config::{
-    ConfigError, ContainerUser, Egress, MountKind, MountRequest, NetworkMode, SandboxConfig,
-    SandboxOptions,
+    ConfigError, ContainerUser, Egress, MountKind, MountRequest, NetworkLayout, NetworkMode,
+    SandboxConfig, SandboxOptions,
 };
 use crate::direct::DirectDriver;
 use crate::driver::Driver;
@@ -42,6 +42,9 @@ pub(super) struct SandboxArgs {
     /// (the host's), or HOST:PORT with commas between
     #[arg(long, value_name = "POLICY", default_value_t)]
     egress: Egress,
+    /// How the network sandbox is made: holder, pasta beside each sandbox; wrap, pasta around it
+    #[arg(long, value_name = "holder|wrap", default_value_t)]
+    network_layout: NetworkLayout,
     /// The user in the sandboxes, as numbers; as root only
     #[arg(long, value_name = "UID[:GID]")]
     user: Option<String>,
@@ -98,6 +101,7 @@ impl SandboxArgs {
         let mut options = selection.options(&host.temp_dir);
         options.mode = mode;
         options.egress.clone_from(&self.egress);
+        options.network_layout = self.network_layout;
         options.user.clone_from(&self.user);
         Ok(Native {
             host: host.clone(),
