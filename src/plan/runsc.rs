@@ -136,18 +136,19 @@ pub fn ps(config: &SandboxConfig, state_dir: &Path, id: &ContainerId) -> Command
     control(config, state_dir, &["ps", id.as_str()])
 }
 
-/// Ends one process of a container, by its pid there.
+/// Sends a signal (`KILL`) to one process of a container, by its pid there.
 #[must_use]
-pub fn kill_one(
+pub fn signal_one(
     config: &SandboxConfig,
     state_dir: &Path,
     id: &ContainerId,
     pid: u32,
+    signal: &str,
 ) -> CommandLine {
     control(
         config,
         state_dir,
-        &["kill", "--pid", &pid.to_string(), id.as_str(), "KILL"],
+        &["kill", "--pid", &pid.to_string(), id.as_str(), signal],
     )
 }
 

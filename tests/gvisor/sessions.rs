@@ -442,6 +442,29 @@ async fn cancelling_stops_the_command_and_keeps_the_session() {
 }
 
 #[tokio::test]
+async fn what_is_started_while_a_command_is_stopped_goes_with_it() {
+    let place = Place::new();
+    let driver = driver(&place);
+    for _ in 0..5 {
+        let call = within(
+            "s",
+            "for i in $(seq 300); do sleep 777 & touch up; done; wait",
+        );
+        let cancel = call.cancel.clone();
+        let (outcome, ()) = tokio::join!(driver.run(call), async {
+            up(&place).await;
+            cancel.cancel();
+        });
+        assert_eq!(outcome.unwrap().end, End::Cancelled);
+        let gone = "for i in $(seq 100); do ps -eo args | grep -q '^sleep' || exit 0; done; exit 1";
+        text(&driver, "s", gone).await;
+        std::fs::remove_file(place.workspace.join("up")).unwrap();
+    }
+    driver.close().await;
+    place.assert_gone();
+}
+
+#[tokio::test]
 async fn names_and_modes_are_refused_before_anything_runs() {
     let place = Place::new();
     let driver = driver(&place);

@@ -2,7 +2,9 @@
 //!
 //! The end of a `runsc exec` leaves its command running in the container. So the command is ended
 //! by its pid in there, and its end is confirmed: by that of the `runsc exec`, or by the control
-//! socket. What it started goes with it, as far as it still descends from it.
+//! socket. What it started goes with it, as far as it still descends from it. All of that is
+//! stopped (SIGSTOP) before any is killed, since what is started after a look has no parent to be
+//! found by once the command is dead.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -27,6 +29,8 @@ use crate::plan::{CommandLine, runsc};
 const SOON: Duration = Duration::from_secs(2);
 /// How long one of runsc's control commands may take.
 const CONTROL: Duration = Duration::from_secs(15);
+/// How often the processes below a command are looked up at most.
+const LOOKS: usize = 32;
 
 /// Whose the command is.
 type Owners = (Arc<Shared>, Arc<Session>);
@@ -190,12 +194,16 @@ impl Client<'_> {
             First::Neither => return false,
         }
         let Some(pid) = self.pid() else { return false };
-        let below = self.below(pid);
-        if !self.kill(pid) && !matches!(child.status(), Ok(Some(_))) {
+        let below = stop_tree(
+            pid,
+            || self.below(pid),
+            |pid| _ = self.signal(pid, Signal::SIGSTOP),
+        );
+        if !self.signal(pid, Signal::SIGKILL) && !matches!(child.status(), Ok(Some(_))) {
             return false;
         }
         for pid in below {
-            self.kill(pid);
+            self.signal(pid, Signal::SIGKILL);
         }
         matches!(child.wait(SOON), Ok(Some(_)))
     }
@@ -208,12 +216,14 @@ impl Client<'_> {
             .ok()
     }
 
-    fn kill(&self, pid: u32) -> bool {
+    fn signal(&self, pid: u32, signal: Signal) -> bool {
         let (config, id) = (&self.shared.config, &self.session.container.id);
         let Ok(scratch) = self.shared.scratch() else {
             return false;
         };
-        control(runsc::kill_one(config, &scratch.state_dir(), id, pid)).is_some()
+        let word = signal.as_str().trim_start_matches("SIG");
+        let line = runsc::signal_one(config, &scratch.state_dir(), id, pid, word);
+        control(line).is_some()
     }
 
     /// The processes in the container that descend from one.
@@ -240,7 +250,11 @@ fn control(command: CommandLine) -> Option<Vec<u8>> {
 
 fn stop_remote(control: &Control, pid: u32) -> bool {
     let list = || control.processes(SOON);
-    let below = descendants(&list().unwrap_or_default(), pid);
+    let below = stop_tree(
+        pid,
+        || descendants(&list().unwrap_or_default(), pid),
+        |pid| _ = control.signal(pid, Signal::SIGSTOP, SOON),
+    );
     let killed = control.signal(pid, Signal::SIGKILL, SOON).is_ok();
     for pid in below {
         let _ = control.signal(pid, Signal::SIGKILL, SOON);
@@ -250,6 +264,25 @@ fn stop_remote(control: &Control, pid: u32) -> bool {
     }
     // It had ended before: then nobody there knows it any more.
     list().is_ok_and(|listed| listed.iter().all(|process| process.pid != pid))
+}
+
+/// Stops a process and all below it, and says what is below. Until two looks in a row show nothing
+/// new: a stop takes effect a moment later, and what was being started is seen then.
+fn stop_tree(root: u32, below: impl Fn() -> BTreeSet<u32>, stop: impl Fn(u32)) -> BTreeSet<u32> {
+    stop(root);
+    let (mut known, mut same) = (BTreeSet::new(), 0);
+    for _ in 0..LOOKS {
+        let fresh: Vec<_> = below().difference(&known).copied().collect();
+        for pid in &fresh {
+            stop(*pid);
+        }
+        same = if fresh.is_empty() { same + 1 } else { 0 };
+        known.extend(fresh);
+        if same == 2 {
+            break;
+        }
+    }
+    known
 }
 
 /// The processes in a table whose header names the columns `PID` and `PPID`.
@@ -291,7 +324,29 @@ fn descendants(listed: &[Listed], of: u32) -> BTreeSet<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::{Cell, RefCell};
+
     use super::*;
+
+    #[test]
+    fn all_is_stopped_until_two_looks_show_nothing_new() {
+        let cases: [(&[&[u32]], &[u32]); 4] = [
+            (&[&[], &[]], &[2]),
+            (&[&[3], &[3, 4], &[3, 4], &[3, 4]], &[2, 3, 4]),
+            (&[&[], &[3], &[], &[3]], &[2, 3]),
+            (&[&[], &[], &[3]], &[2]),
+        ];
+        for (looks, stopped) in cases {
+            let (looks, seen) = (RefCell::new(looks.iter()), RefCell::new(Vec::new()));
+            let below = || looks.borrow_mut().next().unwrap().iter().copied().collect();
+            let found = stop_tree(2, below, |pid| seen.borrow_mut().push(pid));
+            assert_eq!(seen.into_inner(), stopped);
+            assert_eq!(found, stopped[1..].iter().copied().collect());
+        }
+        let forever = Cell::new(2);
+        let ever_more = || BTreeSet::from([forever.replace(forever.get() + 1) + 1]);
+        assert_eq!(stop_tree(2, ever_more, |_| {}).len(), LOOKS);
+    }
 
     #[test]
     fn descendants_are_told_by_the_columns_that_the_header_names() {
