@@ -28,6 +28,17 @@ async fn run(driver: &DirectDriver, session: &str, script: &str) -> Result<Outco
         .unwrap()
 }
 
+/// A call that is cancelled once it says that it is up.
+async fn cancelled(driver: &DirectDriver, place: &Place, script: &str) -> Outcome {
+    let call = within("s", script);
+    let cancel = call.cancel.clone();
+    let (outcome, ()) = tokio::join!(driver.run(call), async {
+        up(place).await;
+        cancel.cancel();
+    });
+    outcome.unwrap()
+}
+
 /// The output of a call that exits 0.
 async fn text(driver: &DirectDriver, session: &str, script: &str) -> String {
     let outcome = run(driver, session, script).await.unwrap();
@@ -421,13 +432,8 @@ async fn cancelling_stops_the_command_and_keeps_the_session() {
     let place = Place::new();
     let driver = driver(&place);
     text(&driver, "s", "echo old > /tmp/f").await;
-    let call = within("s", "touch up; sleep 777; true");
-    let cancel = call.cancel.clone();
-    let (outcome, ()) = tokio::join!(driver.run(call), async {
-        up(&place).await;
-        cancel.cancel();
-    });
-    assert_eq!(outcome.unwrap().end, End::Cancelled);
+    let outcome = cancelled(&driver, &place, "touch up; sleep 777; true").await;
+    assert_eq!(outcome.end, End::Cancelled);
     let left = "cat /tmp/f; ps -eo args | grep -E '^sleep' | sort";
     assert_eq!(text(&driver, "s", left).await, "old\n");
 
@@ -446,16 +452,9 @@ async fn what_is_started_while_a_command_is_stopped_goes_with_it() {
     let place = Place::new();
     let driver = driver(&place);
     for _ in 0..5 {
-        let call = within(
-            "s",
-            "for i in $(seq 300); do sleep 777 & touch up; done; wait",
-        );
-        let cancel = call.cancel.clone();
-        let (outcome, ()) = tokio::join!(driver.run(call), async {
-            up(&place).await;
-            cancel.cancel();
-        });
-        assert_eq!(outcome.unwrap().end, End::Cancelled);
+        let script = "for i in $(seq 300); do sleep 777 & touch up; done; wait";
+        let outcome = cancelled(&driver, &place, script).await;
+        assert_eq!(outcome.end, End::Cancelled);
         let gone = "for i in $(seq 100); do ps -eo args | grep -q '^sleep' || exit 0; done; exit 1";
         text(&driver, "s", gone).await;
         std::fs::remove_file(place.workspace.join("up")).unwrap();

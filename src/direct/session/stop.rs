@@ -194,16 +194,13 @@ impl Client<'_> {
             First::Neither => return false,
         }
         let Some(pid) = self.pid() else { return false };
-        let below = stop_tree(
+        let killed = end_tree(
             pid,
             || self.below(pid),
-            |pid| _ = self.signal(pid, Signal::SIGSTOP),
+            |pid, signal| self.signal(pid, signal),
         );
-        if !self.signal(pid, Signal::SIGKILL) && !matches!(child.status(), Ok(Some(_))) {
+        if !killed && !matches!(child.status(), Ok(Some(_))) {
             return false;
-        }
-        for pid in below {
-            self.signal(pid, Signal::SIGKILL);
         }
         matches!(child.wait(SOON), Ok(Some(_)))
     }
@@ -250,20 +247,30 @@ fn control(command: CommandLine) -> Option<Vec<u8>> {
 
 fn stop_remote(control: &Control, pid: u32) -> bool {
     let list = || control.processes(SOON);
-    let below = stop_tree(
+    let killed = end_tree(
         pid,
         || descendants(&list().unwrap_or_default(), pid),
-        |pid| _ = control.signal(pid, Signal::SIGSTOP, SOON),
+        |pid, signal| control.signal(pid, signal, SOON).is_ok(),
     );
-    let killed = control.signal(pid, Signal::SIGKILL, SOON).is_ok();
-    for pid in below {
-        let _ = control.signal(pid, Signal::SIGKILL, SOON);
-    }
     if killed && control.wait_blocking(pid, SOON).is_ok() {
         return true;
     }
     // It had ended before: then nobody there knows it any more.
     list().is_ok_and(|listed| listed.iter().all(|process| process.pid != pid))
+}
+
+/// Ends a process and all below it; whether the process itself could be killed.
+fn end_tree(
+    root: u32,
+    below: impl Fn() -> BTreeSet<u32>,
+    signal: impl Fn(u32, Signal) -> bool,
+) -> bool {
+    let below = stop_tree(root, below, |pid| _ = signal(pid, Signal::SIGSTOP));
+    let killed = signal(root, Signal::SIGKILL);
+    for pid in below {
+        signal(pid, Signal::SIGKILL);
+    }
+    killed
 }
 
 /// Stops a process and all below it, and says what is below. Until two looks in a row show nothing
